@@ -1,1 +1,44 @@
-fn main() {}
+//! `cargo xtask`: set-up, build, demonstration, tests and virtual machines of
+//! writepath. This file only parses the command line and picks the task; each
+//! task is a module of its own.
+
+mod build;
+mod packages;
+mod process;
+mod setup;
+mod toolchain;
+mod workspace;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// Set up, build, try and test writepath.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask", disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Install what the build and the tests need and this machine lacks.
+    Setup,
+    /// Build the eBPF object, then writepath around it.
+    Build(build::Args),
+}
+
+fn main() {
+    process::catch_signals();
+    if let Err(error) = run(Cli::parse().task) {
+        eprintln!("xtask: {error:#}");
+        std::process::exit(process::signalled().map_or(1, |signal| 128 + signal));
+    }
+}
+
+fn run(task: Task) -> Result<()> {
+    match task {
+        Task::Setup => setup::run(),
+        Task::Build(args) => build::run(&args),
+    }
+}

@@ -1,0 +1,313 @@
+//! Children: each with a time-out, in a process group of its own that ends
+//! with it, with its output shown, kept or scanned line by line.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, PipeReader};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// The signal that asked xtask to end, or 0.
+static SIGNAL: AtomicI32 = AtomicI32::new(0);
+
+/// Kept lines of a quiet child: enough to show why it failed.
+const KEPT_LINES: usize = 400;
+
+extern "C" fn on_signal(signal: libc::c_int) {
+    SIGNAL.store(signal, Ordering::Relaxed);
+}
+
+/// From now on SIGINT, SIGTERM and SIGHUP end the running child's group, and
+/// xtask after it.
+pub fn catch_signals() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        let handler = on_signal as extern "C" fn(libc::c_int);
+        // SAFETY: the handler only stores to an atomic, which is
+        // async-signal-safe, and lives as long as the program.
+        unsafe { libc::signal(signal, handler as libc::sighandler_t) };
+    }
+}
+
+/// The signal that asked xtask to end, if one did.
+pub fn signalled() -> Option<i32> {
+    Some(SIGNAL.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
+}
+
+/// Whether xtask runs as root.
+pub fn is_root() -> bool {
+    // SAFETY: geteuid takes nothing and cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// A command with a time-out.
+pub struct Cmd {
+    command: Command,
+    timeout: Duration,
+}
+
+impl Cmd {
+    /// A command that reads nothing and may take ten minutes.
+    pub fn new(program: impl AsRef<OsStr>) -> Self {
+        let mut command = Command::new(program);
+        command.stdin(Stdio::null());
+        Self {
+            command,
+            timeout: Duration::from_mins(10),
+        }
+    }
+
+    /// Adds arguments.
+    pub fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
+        self.command.args(args);
+        self
+    }
+
+    /// Adds an argument.
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.command.arg(arg);
+        self
+    }
+
+    /// Sets an environment variable.
+    pub fn env(mut self, key: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(key, value);
+        self
+    }
+
+    /// Sets the working directory.
+    pub fn dir(mut self, dir: impl AsRef<Path>) -> Self {
+        self.command.current_dir(dir);
+        self
+    }
+
+    /// Sets the time-out, in seconds.
+    pub fn timeout_s(mut self, seconds: u64) -> Self {
+        self.timeout = Duration::from_secs(seconds);
+        self
+    }
+
+    /// Runs with xtask's own output; fails unless it ends with status 0.
+    pub fn run(mut self) -> Result<()> {
+        let child = self.spawn()?;
+        let status = self.wait(child)?;
+        self.succeeded(status)
+    }
+
+    /// Runs without showing the output, unless the command fails.
+    pub fn run_quiet(self) -> Result<()> {
+        let mut kept = Tail::default();
+        let name = self.name();
+        match self.scan(|line| kept.push(line)) {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => bail!("{}{name} {}", kept.text(), ended(status)),
+            Err(error) => Err(error.context(kept.text())),
+        }
+    }
+
+    /// Runs and gives the standard output; standard error is xtask's own.
+    pub fn output(mut self) -> Result<String> {
+        let (reader, writer) = std::io::pipe().context("pipe")?;
+        self.command.stdout(writer);
+        let mut text = String::new();
+        let status = self.follow(reader, |line| {
+            text.push_str(line);
+            text.push('\n');
+        })?;
+        self.succeeded(status)?;
+        Ok(text)
+    }
+
+    /// Runs and hands over each line of both outputs, in order, as it comes.
+    /// A non-zero status is the caller's to judge.
+    pub fn scan(mut self, each: impl FnMut(&str)) -> Result<ExitStatus> {
+        let (reader, writer) = std::io::pipe().context("pipe")?;
+        self.command
+            .stdout(writer.try_clone().context("pipe")?)
+            .stderr(writer);
+        self.follow(reader, each)
+    }
+
+    fn follow(&mut self, reader: PipeReader, mut each: impl FnMut(&str)) -> Result<ExitStatus> {
+        let child = self.spawn()?;
+        // The writing ends in here must close, or the reader never ends.
+        self.command.stdout(Stdio::null()).stderr(Stdio::inherit());
+        let lines = read_lines(reader);
+        let group = Group::of(&child);
+        let mut child = child;
+        let start = Instant::now();
+        let mut open = true;
+        loop {
+            if open {
+                match lines.recv_timeout(Duration::from_millis(50)) {
+                    Ok(line) => each(&line),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => open = false,
+                }
+            } else {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            if let Some(status) = child.try_wait().context("wait")? {
+                group.kill();
+                // What is in the pipe still counts; a process that left the
+                // group may hold it open, so do not wait for its end.
+                while let Ok(line) = lines.recv_timeout(Duration::from_secs(2)) {
+                    each(&line);
+                }
+                return Ok(status);
+            }
+            self.check_end(&mut child, &group, start)?;
+        }
+    }
+
+    fn wait(&self, mut child: Child) -> Result<ExitStatus> {
+        let group = Group::of(&child);
+        let start = Instant::now();
+        loop {
+            if let Some(status) = child.try_wait().context("wait")? {
+                group.kill();
+                return Ok(status);
+            }
+            self.check_end(&mut child, &group, start)?;
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Ends the child on time-out or when xtask was told to end.
+    fn check_end(&self, child: &mut Child, group: &Group, start: Instant) -> Result<()> {
+        if let Some(signal) = signalled() {
+            group.end(child, signal);
+            bail!("{}: stopped by signal {signal}", self.name());
+        }
+        if start.elapsed() > self.timeout {
+            group.end(child, libc::SIGTERM);
+            bail!(
+                "{}: not done after {} s, killed",
+                self.name(),
+                self.timeout.as_secs()
+            );
+        }
+        Ok(())
+    }
+
+    fn spawn(&mut self) -> Result<Child> {
+        self.command.process_group(0);
+        self.command
+            .spawn()
+            .with_context(|| format!("{} cannot be started", self.name()))
+    }
+
+    fn succeeded(&self, status: ExitStatus) -> Result<()> {
+        if status.success() {
+            return Ok(());
+        }
+        bail!("{} {}", self.name(), ended(status))
+    }
+
+    /// The command as one would type it.
+    pub fn name(&self) -> String {
+        let program = Path::new(self.command.get_program());
+        let mut name = program
+            .file_name()
+            .map_or_else(OsString::new, OsString::from);
+        for arg in self.command.get_args() {
+            name.push(" ");
+            name.push(arg);
+        }
+        name.to_string_lossy().into_owned()
+    }
+}
+
+/// How a child ended, as words after its name.
+pub fn ended(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("ended with status {code}"),
+        (None, Some(signal)) => format!("was killed by signal {signal}"),
+        (None, None) => "ended in an unknown way".to_owned(),
+    }
+}
+
+fn read_lines(reader: PipeReader) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(reader);
+        let mut line = Vec::new();
+        while matches!(reader.read_until(b'\n', &mut line), Ok(n) if n > 0) {
+            let text = String::from_utf8_lossy(&line);
+            if sender
+                .send(text.trim_end_matches(['\r', '\n']).to_owned())
+                .is_err()
+            {
+                break;
+            }
+            line.clear();
+        }
+    });
+    receiver
+}
+
+/// A child's process group.
+struct Group(libc::pid_t);
+
+impl Group {
+    fn of(child: &Child) -> Self {
+        Self(child.id() as libc::pid_t)
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: killpg takes two integers. The group is our child's own: it
+        // was made with it, and its number is not given again while a member
+        // lives; without members this fails, harmlessly.
+        unsafe { libc::killpg(self.0, signal) };
+    }
+
+    /// Ends what a finished child left running in its group.
+    fn kill(&self) {
+        self.signal(libc::SIGKILL);
+    }
+
+    /// Asks the group to end, gives it ten seconds to put things back, then
+    /// kills it.
+    fn end(&self, child: &mut Child, signal: i32) {
+        self.signal(signal);
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(10) {
+            if !matches!(child.try_wait(), Ok(None)) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.kill();
+        // Only reaps: the child is dead or cannot be helped.
+        let _ = child.wait();
+    }
+}
+
+/// The last lines of an output.
+#[derive(Default)]
+pub struct Tail {
+    lines: std::collections::VecDeque<String>,
+}
+
+impl Tail {
+    /// Adds a line; the oldest goes when there are too many.
+    pub fn push(&mut self, line: &str) {
+        if self.lines.len() == KEPT_LINES {
+            self.lines.pop_front();
+        }
+        self.lines.push_back(line.to_owned());
+    }
+
+    /// The kept lines, each with its newline.
+    pub fn text(&self) -> String {
+        self.lines.iter().fold(String::new(), |mut text, line| {
+            let _ = writeln!(text, "{line}");
+            text
+        })
+    }
+}
