@@ -8,11 +8,13 @@
 
 mod bed;
 mod clean;
+mod commits;
 mod disk;
 mod harness;
 mod knob;
 mod report;
 mod script;
+mod stacks;
 mod tracer;
 mod writers;
 
@@ -22,6 +24,8 @@ use std::process::ExitCode;
 fn tests() -> Vec<harness::Test> {
     let mut tests = Vec::new();
     tests.extend(bed::tests());
+    tests.extend(stacks::tests());
+    tests.extend(commits::tests());
     tests
 }
 

@@ -36,7 +36,11 @@ pub fn classify(event: &Event) -> Option<Verdict> {
         };
         match role {
             Role::Path(path, trigger) if content == Content::Unknown => {
-                let by_call = || matches!(path, "direct" | "raw").then(|| call(event)).flatten();
+                let by_call = || {
+                    matches!(path, "direct" | "raw")
+                        .then(|| call(event))
+                        .flatten()
+                };
                 return Some(Verdict {
                     path,
                     trigger: trigger.or_else(by_call),
@@ -196,34 +200,61 @@ mod tests {
                     < write_cache_pages < generic_writepages";
         let commit = "jbd2_journal_commit_transaction";
         assert_eq!(
-            path("W", &format!("{page} < jbd2_journal_submit_inode_data_buffers < {commit} < {outer}")),
+            path(
+                "W",
+                &format!("{page} < jbd2_journal_submit_inode_data_buffers < {commit} < {outer}")
+            ),
             Some("ordered")
         );
-        assert_eq!(path("WSM", &format!("submit_bh < {commit} < {outer}")), Some("journal"));
+        assert_eq!(
+            path("WSM", &format!("submit_bh < {commit} < {outer}")),
+            Some("journal")
+        );
         let device = "submit_bh_wbc < __block_write_full_page < blkdev_writepage < __writepage \
                       < write_cache_pages < generic_writepages < blkdev_writepages < do_writepages";
-        assert_eq!(path("WM", &format!("{device} < wb_workfn")), Some("metadata"));
+        assert_eq!(
+            path("WM", &format!("{device} < wb_workfn")),
+            Some("metadata")
+        );
         assert_eq!(path("W", &format!("{device} < wb_workfn")), Some("raw"));
         assert_eq!(
-            path("WSM", "submit_bh < __sync_dirty_buffer < ext4_commit_super < ext4_put_super"),
+            path(
+                "WSM",
+                "submit_bh < __sync_dirty_buffer < ext4_commit_super < ext4_put_super"
+            ),
             Some("fs")
         );
         assert_eq!(
-            path("W", "submit_bio < __swap_writepage < swap_writepage < pageout < shrink_page_list"),
+            path(
+                "W",
+                "submit_bio < __swap_writepage < swap_writepage < pageout < shrink_page_list"
+            ),
             Some("swap")
         );
     }
 
     #[test]
     fn what_the_table_does_not_know_stays_unknown() {
-        assert_eq!(path("WS", "submit_bio < process_one_work < worker_thread"), None);
-        assert_eq!(path("WS", "submit_bio < ext4_writepages < do_writepages < new_call"), None);
+        assert_eq!(
+            path("WS", "submit_bio < process_one_work < worker_thread"),
+            None
+        );
+        assert_eq!(
+            path(
+                "WS",
+                "submit_bio < ext4_writepages < do_writepages < new_call"
+            ),
+            None
+        );
         assert_eq!(path("WS", ""), None);
     }
 
     #[test]
     fn fast_commit_of_one_file_orders_the_data_of_others() {
         let data = "ext4_io_submit < ext4_writepages < do_writepages < jbd2_submit_inode_data";
-        assert_eq!(path("WS", &format!("{data} < ext4_fc_commit < ext4_sync_file")), Some("ordered"));
+        assert_eq!(
+            path("WS", &format!("{data} < ext4_fc_commit < ext4_sync_file")),
+            Some("ordered")
+        );
     }
 }

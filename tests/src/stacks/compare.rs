@@ -81,9 +81,15 @@ mod tests {
     #[test]
     fn a_sector_moved_or_missing_is_two_or_one_differences() {
         let a = account(&[("fsync", 8), ("journal", 40)]);
-        assert_eq!(differences(&a, &account(&[("fsync", 9), ("journal", 39)])).len(), 2);
+        assert_eq!(
+            differences(&a, &account(&[("fsync", 9), ("journal", 39)])).len(),
+            2
+        );
         assert_eq!(differences(&a, &account(&[("fsync", 8)])).len(), 1);
-        assert_eq!(differences(&a, &account(&[("fsync", 8), ("journal", 40), ("raw", 1)])).len(), 1);
+        assert_eq!(
+            differences(&a, &account(&[("fsync", 8), ("journal", 40), ("raw", 1)])).len(),
+            1
+        );
     }
 
     #[test]

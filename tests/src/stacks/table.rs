@@ -57,7 +57,10 @@ pub const FUNCTIONS: &[(&str, Role)] = &[
     ("jbd2_journal_write_revoke_records", Path("journal", None)),
     ("ext4_fc_submit_bh", Path("journal", Some("fast-commit"))),
     // Blocks of the log brought home.
-    ("jbd2_log_do_checkpoint", Path("metadata", Some("checkpoint"))),
+    (
+        "jbd2_log_do_checkpoint",
+        Path("metadata", Some("checkpoint")),
+    ),
     // Direct writes of a file: pages of the cache that must go first are data
     // under it, and were met before.
     ("iomap_dio_bio_iter", Path("direct", None)),
@@ -90,7 +93,10 @@ pub const FUNCTIONS: &[(&str, Role)] = &[
     ("ext4_sync_file", Cause("fsync", None)),
     ("blkdev_fsync", Cause("fsync", None)),
     ("sync_file_range", Cause("fsync", Some("sync_file_range"))),
-    ("ksys_sync_file_range", Cause("fsync", Some("sync_file_range"))),
+    (
+        "ksys_sync_file_range",
+        Cause("fsync", Some("sync_file_range")),
+    ),
     // Who made it happen: calls that had to write file data first.
     ("ext4_release_file", Cause("forced", Some("close"))),
     ("ext4_rename", Cause("forced", Some("rename"))),
@@ -147,7 +153,13 @@ pub fn role(function: &str) -> Option<Role> {
 
 /// `__x64_sys_fsync` → `fsync`; the inner helpers of a call give its name too.
 pub fn syscall(function: &str) -> Option<&str> {
-    let prefixes = ["__x64_sys_", "__arm64_sys_", "__ia32_sys_", "__do_sys_", "ksys_"];
+    let prefixes = [
+        "__x64_sys_",
+        "__arm64_sys_",
+        "__ia32_sys_",
+        "__do_sys_",
+        "ksys_",
+    ];
     let name = prefixes.iter().find_map(|p| function.strip_prefix(p))?;
     match name {
         "sync_file_range2" => Some("sync_file_range"),
@@ -172,8 +184,16 @@ mod tests {
     #[test]
     fn only_paths_of_the_ledger_are_named() {
         let known = [
-            "writeback", "fsync", "ordered", "journal", "metadata", "direct", "forced", "swap",
-            "fs", "raw",
+            "writeback",
+            "fsync",
+            "ordered",
+            "journal",
+            "metadata",
+            "direct",
+            "forced",
+            "swap",
+            "fs",
+            "raw",
         ];
         for (name, role) in FUNCTIONS {
             if let Path(path, _) | Cause(path, _) = role {

@@ -172,10 +172,7 @@ mod tests {
 
     #[test]
     fn bio_and_request_events_give_the_same_fields() {
-        assert_eq!(
-            fields("7,0 WS 16 + 8 [dd]"),
-            Some(("WS".to_owned(), 16, 8))
-        );
+        assert_eq!(fields("7,0 WS 16 + 8 [dd]"), Some(("WS".to_owned(), 16, 8)));
         assert_eq!(
             fields("7,0 FWFSM 4096 () 1234 + 8 none,0,0 [jbd2/loop0-8]"),
             Some(("FWFSM".to_owned(), 1234, 8))
@@ -202,7 +199,10 @@ mod tests {
         let events = parse(text).expect("parses");
         assert_eq!(events.len(), 3);
         assert_eq!(events[0].stack, ["ext4_writepages"]);
-        assert_eq!(events[1].stack, ["submit_bio_noacct_nocheck", "sync_filesystem"]);
+        assert_eq!(
+            events[1].stack,
+            ["submit_bio_noacct_nocheck", "sync_filesystem"]
+        );
         assert_eq!(events[2].kind, Kind::Complete);
         assert!(events[2].stack.is_empty());
         assert!(events[1].is_meta() && events[1].is_write());
