@@ -7,6 +7,7 @@ mod packages;
 mod process;
 mod setup;
 mod toolchain;
+mod vm;
 mod workspace;
 
 use anyhow::Result;
@@ -26,6 +27,8 @@ enum Task {
     Setup,
     /// Build the eBPF object, then writepath around it.
     Build(build::Args),
+    /// Run the kernel tests, or a command, under another kernel in QEMU.
+    Vm(vm::Args),
 }
 
 fn main() {
@@ -40,5 +43,6 @@ fn run(task: Task) -> Result<()> {
     match task {
         Task::Setup => setup::run(),
         Task::Build(args) => build::run(&args),
+        Task::Vm(args) => vm::run(&args),
     }
 }

@@ -36,6 +36,15 @@ pub const BASE: &[Package] = &[
     package("sqlite3", &["sqlite3"]),
 ];
 
+/// For `vm`: QEMU and the tools that make a guest.
+pub const VM: &[Package] = &[
+    package("qemu-system-x86", &["qemu-system-x86_64"]),
+    package("busybox-static", &["busybox"]),
+    package("kmod", &["depmod"]),
+    package("cpio", &["cpio"]),
+    package("xz-utils", &["xz"]),
+];
+
 impl Package {
     fn is_there(&self) -> bool {
         self.gives.iter().all(|what| {

@@ -19,6 +19,9 @@ static SIGNAL: AtomicI32 = AtomicI32::new(0);
 /// Kept lines of a quiet child: enough to show why it failed.
 const KEPT_LINES: usize = 400;
 
+/// Longest command in a message, in characters.
+const NAME_LENGTH: usize = 120;
+
 extern "C" fn on_signal(signal: libc::c_int) {
     SIGNAL.store(signal, Ordering::Relaxed);
 }
@@ -97,6 +100,12 @@ impl Cmd {
         let child = self.spawn()?;
         let status = self.wait(child)?;
         self.succeeded(status)
+    }
+
+    /// Runs with its standard output going to a file.
+    pub fn run_into(mut self, file: std::fs::File) -> Result<()> {
+        self.command.stdout(file);
+        self.run()
     }
 
     /// Runs without showing the output, unless the command fails.
@@ -209,7 +218,7 @@ impl Cmd {
         bail!("{} {}", self.name(), ended(status))
     }
 
-    /// The command as one would type it.
+    /// The command as one would type it, cut when it is long.
     pub fn name(&self) -> String {
         let program = Path::new(self.command.get_program());
         let mut name = program
@@ -219,7 +228,11 @@ impl Cmd {
             name.push(" ");
             name.push(arg);
         }
-        name.to_string_lossy().into_owned()
+        let name = name.to_string_lossy();
+        match name.char_indices().nth(NAME_LENGTH) {
+            Some((end, _)) => format!("{}…", &name[..end]),
+            None => name.into_owned(),
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Where things are: the workspace, its target directory, programs.
+//! Where things are: the workspace, its target directory, the cache outside
+//! the repository, programs.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,18 @@ pub fn target_dir() -> Result<PathBuf> {
         Some(dir) => std::path::absolute(dir).context("CARGO_TARGET_DIR"),
         None => Ok(root().join("target")),
     }
+}
+
+/// Where kernels and other downloads are kept between runs and clones.
+pub fn cache_dir() -> Result<PathBuf> {
+    let base = match env::var_os("XDG_CACHE_HOME").filter(|dir| !dir.is_empty()) {
+        Some(dir) => PathBuf::from(dir),
+        None => PathBuf::from(env::var_os("HOME").context(
+            "neither XDG_CACHE_HOME nor HOME is set: set one to a directory for downloads",
+        )?)
+        .join(".cache"),
+    };
+    Ok(base.join("writepath"))
 }
 
 /// The program `name` on PATH or in the directories of root, which the PATH
