@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::disk::{DiskStat, Loop};
-use crate::harness::{self, Test};
+use crate::harness;
 use crate::knob::{self, Knob};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -43,9 +43,9 @@ pub struct Spec {
     pub lazy: bool,
     /// Partition 1 of so many MiB in front; the filesystem is on partition 2.
     pub partition_mib: Option<u64>,
-    /// queue/scheduler
+    /// `queue/scheduler`
     pub scheduler: String,
-    /// queue/max_sectors_kb
+    /// `queue/max_sectors_kb`
     pub max_sectors_kb: Option<u32>,
 }
 
@@ -73,11 +73,6 @@ impl Spec {
     pub fn mount(mut self, options: &str) -> Spec {
         options.clone_into(&mut self.mount);
         self
-    }
-
-    /// Size of the journal in MiB.
-    pub fn journal(self, mib: u32) -> Spec {
-        self.mkfs(&format!("-J size={mib}"))
     }
 
     pub fn scheduler(mut self, name: &str) -> Spec {
@@ -302,8 +297,9 @@ impl Bed {
     pub fn settle(&self) -> Result<()> {
         if self.mounted {
             self.syncfs()?;
+        } else {
+            self.device.file().sync_all()?;
         }
-        self.device.file().sync_all()?;
         let mut before = self.stat()?;
         for _ in 0..200 {
             std::thread::sleep(std::time::Duration::from_millis(10));
@@ -383,6 +379,15 @@ impl Bed {
         &self.image
     }
 
+    /// Inode number of a file of the filesystem.
+    pub fn ino(&self, name: &str) -> Result<u64> {
+        let path = self.path(name);
+        let metadata = fs::symlink_metadata(&path);
+        Ok(metadata
+            .with_context(|| format!("inode of {}", path.display()))?
+            .ino())
+    }
+
     pub fn stat(&self) -> Result<DiskStat> {
         DiskStat::read(&self.name())
     }
@@ -427,19 +432,4 @@ pub fn mount_options(options: &str) -> (MountFlags, String) {
         }
     }
     (flags, data.join(","))
-}
-
-/// Tests of the bed itself, which need no tracer.
-pub fn tests() -> Vec<Test> {
-    vec![Test::new("harness::bed_is_quiet", bed_is_quiet).guest()]
-}
-
-/// A settled bed writes nothing, so that every sector of a test is the test's.
-fn bed_is_quiet() -> Result<()> {
-    let bed = Bed::new(Spec::ext4(64))?;
-    let before = bed.stat()?;
-    std::thread::sleep(std::time::Duration::from_secs(7));
-    let written = bed.stat()?.since(before).write_sectors;
-    ensure!(written == 0, "a settled bed wrote {written} sectors");
-    Ok(())
 }

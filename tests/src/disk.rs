@@ -13,9 +13,11 @@ const LOOP_CONFIGURE: u32 = 0x4C0A;
 const LOOP_CLR_FD: u32 = 0x4C01;
 const LOOP_GET_STATUS64: u32 = 0x4C05;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
+const LO_FLAGS_PARTSCAN: u32 = 8;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
 const BLKPG: u32 = 0x1269;
 const BLKPG_ADD_PARTITION: i32 = 1;
+const BLKPG_DEL_PARTITION: i32 = 2;
 
 /// struct `loop_info64` of linux/loop.h.
 #[repr(C)]
@@ -111,7 +113,8 @@ impl Loop {
                 info: LoopInfo::zeroed(),
                 reserved: [0; 8],
             };
-            config.info.flags = LO_FLAGS_AUTOCLEAR;
+            // With PARTSCAN the partitions go when the device is detached.
+            config.info.flags = LO_FLAGS_AUTOCLEAR | LO_FLAGS_PARTSCAN;
             if direct_io {
                 config.info.flags |= LO_FLAGS_DIRECT_IO;
             }
@@ -121,10 +124,12 @@ impl Loop {
             // SAFETY: the structure that LOOP_CONFIGURE reads.
             match unsafe { ioctl(file.as_raw_fd(), LOOP_CONFIGURE, &raw mut config) } {
                 Ok(_) => {
-                    return Ok(Loop {
+                    let device = Loop {
                         file,
                         number: number as u32,
-                    });
+                    };
+                    device.drop_old_partitions()?;
+                    return Ok(device);
                 }
                 // Somebody else was faster.
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
@@ -147,6 +152,27 @@ impl Loop {
     /// Adds partition `number` from `start` of `len` bytes, as `partx -a` does;
     /// returns its node.
     pub fn add_partition(&self, number: i32, start: u64, len: u64) -> Result<PathBuf> {
+        self.blkpg(BLKPG_ADD_PARTITION, number, start, len)
+            .with_context(|| format!("adding partition {number} to {}", self.name()))?;
+        Ok(PathBuf::from(format!("/dev/{}p{number}", self.name())))
+    }
+
+    /// Partitions outlive a detached device when nobody removes them.
+    fn drop_old_partitions(&self) -> Result<()> {
+        let prefix = format!("{}p", self.name());
+        let dir = format!("/sys/block/{}", self.name());
+        for entry in fs::read_dir(&dir).with_context(|| format!("reading {dir}"))? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            let number = name.strip_prefix(&prefix).and_then(|n| n.parse().ok());
+            if let Some(number) = number {
+                self.blkpg(BLKPG_DEL_PARTITION, number, 0, 0)
+                    .with_context(|| format!("removing the old partition {name}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn blkpg(&self, op: i32, number: i32, start: u64, len: u64) -> std::io::Result<i32> {
         let mut part = BlkpgPartition {
             start: start as i64,
             length: len as i64,
@@ -155,15 +181,13 @@ impl Loop {
             volname: [0; 64],
         };
         let mut arg = BlkpgArg {
-            op: BLKPG_ADD_PARTITION,
+            op,
             flags: 0,
             datalen: size_of::<BlkpgPartition>() as i32,
             data: &raw mut part,
         };
         // SAFETY: the structures that BLKPG reads.
         unsafe { ioctl(self.file.as_raw_fd(), BLKPG, &raw mut arg) }
-            .with_context(|| format!("adding partition {number} to {}", self.name()))?;
-        Ok(PathBuf::from(format!("/dev/{}p{number}", self.name())))
     }
 }
 

@@ -21,7 +21,7 @@ const BASE: &str = "/var/tmp";
 /// Directories of runs: BASE/PREFIX-PID.
 pub const PREFIX: &str = "writepath-test-";
 /// Set for the processes of one test: its private directory.
-const RUN_DIR: &str = "WRITEPATH_TEST_RUN";
+pub const RUN_DIR: &str = "WRITEPATH_TEST_RUN";
 /// Exit status of a test process that found that it cannot run here.
 const SKIPPED: u8 = 77;
 
@@ -64,6 +64,7 @@ pub struct Test {
     name: String,
     quick: bool,
     guest: bool,
+    hidden: bool,
     limit: Duration,
     needs: Vec<fn() -> Result<(), String>>,
     body: Body,
@@ -79,6 +80,7 @@ impl Test {
             name: name.into(),
             quick: true,
             guest: false,
+            hidden: false,
             limit: Duration::from_secs(60),
             needs: Vec::new(),
             body: Box::new(body),
@@ -97,6 +99,12 @@ impl Test {
         self
     }
 
+    /// In no tier: another test runs it.
+    pub fn hidden(mut self) -> Self {
+        self.hidden = true;
+        self
+    }
+
     /// Killed after so many seconds (five times as many in a guest).
     pub fn limit(mut self, seconds: u64) -> Self {
         self.limit = Duration::from_secs(seconds);
@@ -110,11 +118,12 @@ impl Test {
     }
 
     fn selected(&self, tier: Tier) -> bool {
-        match tier {
+        let chosen = match tier {
             Tier::Quick => self.quick,
             Tier::Full => true,
             Tier::Guest => self.guest,
-        }
+        };
+        chosen && !self.hidden
     }
 
     fn obstacle(&self) -> Option<String> {

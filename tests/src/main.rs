@@ -11,9 +11,13 @@ mod clean;
 mod commits;
 mod disk;
 mod harness;
+mod instance;
 mod knob;
+mod ledger;
+mod place;
 mod report;
 mod script;
+mod selftest;
 mod stacks;
 mod tracer;
 mod writers;
@@ -23,7 +27,9 @@ use std::process::ExitCode;
 /// All tests of this binary, in the order in which they run.
 fn tests() -> Vec<harness::Test> {
     let mut tests = Vec::new();
-    tests.extend(bed::tests());
+    tests.extend(selftest::tests());
+    tests.extend(ledger::tests());
+    tests.extend(place::tests());
     tests.extend(stacks::tests());
     tests.extend(commits::tests());
     tests

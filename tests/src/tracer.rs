@@ -167,6 +167,15 @@ impl Tracer {
     }
 }
 
+/// Traces `body` on a bed at rest, and what follows until it is at rest again.
+pub fn traced<T>(bed: &Bed, body: impl FnOnce() -> Result<T>) -> Result<(T, Report)> {
+    bed.settle()?;
+    let tracer = Tracer::start(bed, &[])?;
+    let result = body()?;
+    bed.settle()?;
+    Ok((result, tracer.stop()?))
+}
+
 impl Drop for Tracer {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {

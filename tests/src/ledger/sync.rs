@@ -1,0 +1,249 @@
+//! Data that somebody asked to have on the device: fsync and its kin, direct
+//! I/O, sync.
+
+use anyhow::Result;
+
+use crate::bed::{Bed, Spec};
+use crate::harness::{Test, scaled};
+use crate::tracer::traced;
+use crate::writers::{
+    self, BLOCK, BLOCK_SECTORS, Step, SyncCall, Writer, append_sectors, filled, open, repeat,
+};
+
+pub fn tests() -> Vec<Test> {
+    vec![
+        Test::new("ledger::mmap_and_msync", mmap).guest(),
+        Test::new("ledger::direct", direct).guest(),
+        Test::new("ledger::direct_append", direct_append).guest(),
+        Test::new("ledger::overlapping_direct_4k", || overlapping(1, true)).guest(),
+        Test::new("ledger::overlapping_direct_mixed", || overlapping(8, false)).guest(),
+        Test::new("ledger::o_sync", || o_sync("sync")).guest(),
+        Test::new("ledger::o_dsync", || o_sync("dsync")).guest(),
+        Test::new("ledger::sync_file_range", sync_range).guest(),
+        Test::new("ledger::fsync_storm", storm).guest(),
+        Test::new("ledger::sync", sync).guest(),
+    ]
+}
+
+/// Stores through a map, then msync: whole folios are dirty.
+fn mmap() -> Result<()> {
+    let bed = Bed::new(Spec::ext4(64))?;
+    writers::run("earlier", &filled(bed.path("map"), 257))?;
+    let store = Step::MmapStore {
+        at: 0,
+        stride: 7 * BLOCK + 8,
+        count: 31,
+        msync: true,
+    };
+    let steps = [open(bed.path("map"), "rw"), store];
+    let (writer, report) = traced(&bed, || writers::run("mapper", &steps))?;
+    let row = report.file(bed.ino("map")?);
+    let mut check = report.closed();
+    check.is(
+        "at least the touched pages",
+        row.path("fsync") >= 31 * BLOCK_SECTORS,
+    );
+    check.eq("all of the file by fsync", row.path("fsync"), row.sectors);
+    check.eq("by msync", report.trigger("fsync", "msync"), row.sectors);
+    check.dirtier_by(&writer, "fsync", row.sectors);
+    check.done()
+}
+
+/// O_DIRECT over written blocks: no metadata at all but the time stamps.
+fn direct() -> Result<()> {
+    let bed = Bed::new(Spec::ext4(64))?;
+    writers::run("earlier", &filled(bed.path("raw"), 1021))?;
+    let count = scaled(509, 127);
+    let steps = [
+        open(bed.path("raw"), "wo direct"),
+        repeat(
+            count,
+            vec![Step::Pwrite {
+                at: 13 * BLOCK,
+                len: 3 * BLOCK,
+            }],
+        ),
+        Step::Write { len: 127 * BLOCK },
+    ];
+    let (writer, report) = traced(&bed, || writers::run("direct", &steps))?;
+    let sectors = (count * 3 + 127) * BLOCK_SECTORS;
+    let mut check = report.closed();
+    check.file_by(bed.ino("raw")?, "direct", sectors);
+    check.eq(
+        "by pwrite64",
+        report.trigger("direct", "pwrite64"),
+        count * 3 * BLOCK_SECTORS,
+    );
+    check.eq(
+        "by write",
+        report.trigger("direct", "write"),
+        127 * BLOCK_SECTORS,
+    );
+    check.dirtier_by(&writer, "direct", sectors);
+    check.done()
+}
+
+/// O_DIRECT that allocates, with an odd tail that must be aligned by us.
+fn direct_append() -> Result<()> {
+    let bed = Bed::new(Spec::ext4(64))?;
+    let steps = [
+        open(bed.path("grown"), "wo creat excl append direct"),
+        repeat(67, vec![Step::Write { len: 5 * BLOCK }]),
+    ];
+    let (writer, report) = traced(&bed, || writers::run("grower", &steps))?;
+    let sectors = 67 * 5 * BLOCK_SECTORS;
+    let mut check = report.closed();
+    check.file_by(bed.ino("grown")?, "direct", sectors);
+    check.dirtier_by(&writer, "direct", sectors);
+    check.done()
+}
+
+/// Two processes with four threads each write into the same 64 KiB at once.
+fn overlapping(max_blocks: u64, equal: bool) -> Result<()> {
+    let bed = Bed::new(Spec::ext4(64))?;
+    let area = 16 * BLOCK;
+    writers::run("earlier", &filled(bed.path("hot"), 16))?;
+    let count = scaled(1009, 151);
+    let steps = |seed| {
+        let random = Step::Random {
+            area,
+            align: BLOCK,
+            min: BLOCK,
+            max: max_blocks * BLOCK,
+            count,
+            seed,
+        };
+        let one = vec![open(bed.path("hot"), "wo direct"), random];
+        [
+            Step::Wait,
+            Step::Threads {
+                count: 4,
+                steps: one,
+            },
+        ]
+    };
+    let ((one, two), report) = traced(&bed, || {
+        let mut one = Writer::spawn("overlap-one", &steps(1))?;
+        let mut two = Writer::spawn("overlap-two", &steps(2))?;
+        one.go()?;
+        two.go()?;
+        Ok((one.wait()?, two.wait()?))
+    })?;
+    let mut check = report.closed();
+    let row = report.file(bed.ino("hot")?);
+    check.eq("all by direct", row.path("direct"), row.sectors);
+    if equal {
+        check.eq("sectors", row.sectors, 2 * 4 * count * BLOCK_SECTORS);
+        check.dirtier_by(&one, "direct", 4 * count * BLOCK_SECTORS);
+        check.dirtier_by(&two, "direct", 4 * count * BLOCK_SECTORS);
+    } else {
+        let both = report.dirtier(one.pid).path("direct") + report.dirtier(two.pid).path("direct");
+        check.eq("both writers' sectors", both, row.sectors);
+    }
+    check.done()
+}
+
+/// Appends to a file opened with O_SYNC or O_DSYNC.
+fn o_sync(flag: &str) -> Result<()> {
+    let bed = Bed::new(Spec::ext4(64))?;
+    let (len, count) = (5003, 29);
+    let steps = [
+        open(bed.path("log"), &format!("wo creat excl append {flag}")),
+        repeat(count, vec![Step::Write { len }]),
+    ];
+    let (writer, report) = traced(&bed, || writers::run("syncer", &steps))?;
+    let sectors = append_sectors(0, len, count);
+    let mut check = report.closed();
+    check.file_by(bed.ino("log")?, "fsync", sectors);
+    check.eq(
+        "by the writes",
+        report.trigger("fsync", "sync-write"),
+        sectors,
+    );
+    check.dirtier_by(&writer, "fsync", sectors);
+    check.eq("commits by fsync", report.commits("fsync", "count"), count);
+    check.done()
+}
+
+fn sync_range() -> Result<()> {
+    let bed = Bed::new(Spec::ext4(64))?;
+    let steps = [
+        open(bed.path("stream"), "wo creat excl"),
+        Step::Write { len: 83 * BLOCK },
+        Step::SyncRange {
+            at: 0,
+            len: 71 * BLOCK,
+        },
+        Step::Write { len: 11 * BLOCK },
+    ];
+    let (writer, report) = traced(&bed, || writers::run("streamer", &steps))?;
+    let row = report.file(bed.ino("stream")?);
+    let mut check = report.closed();
+    check.eq("by fsync", row.path("fsync"), 71 * BLOCK_SECTORS);
+    check.eq(
+        "later by writeback",
+        row.path("writeback"),
+        23 * BLOCK_SECTORS,
+    );
+    let trigger = report.trigger("fsync", "sync_file_range");
+    check.eq("by sync_file_range", trigger, 71 * BLOCK_SECTORS);
+    check.dirtier_by(&writer, "fsync", 71 * BLOCK_SECTORS);
+    check.dirtier_by(&writer, "writeback", 23 * BLOCK_SECTORS);
+    check.done()
+}
+
+/// Eight processes append and fsync at once, each its own file.
+fn storm() -> Result<()> {
+    let bed = Bed::new(Spec::ext4(64))?;
+    let (len, count) = (1777, scaled(101, 29));
+    let steps = |n: u32| {
+        let each = vec![Step::Write { len }, Step::Sync(SyncCall::Fsync)];
+        let file = open(bed.path(&format!("log{n}")), "wo creat excl append");
+        [Step::Wait, file, repeat(count, each)]
+    };
+    let (done, report) = traced(&bed, || {
+        let spawn = |n| Writer::spawn(&format!("storm{n}"), &steps(n));
+        let mut writers = (0..8).map(spawn).collect::<Result<Vec<_>>>()?;
+        for writer in &mut writers {
+            writer.go()?;
+        }
+        writers
+            .into_iter()
+            .map(Writer::wait)
+            .collect::<Result<Vec<_>>>()
+    })?;
+    let sectors = append_sectors(0, len, count);
+    let mut check = report.closed();
+    for (n, writer) in done.iter().enumerate() {
+        check.file_by(bed.ino(&format!("log{n}"))?, "fsync", sectors);
+        check.dirtier_by(writer, "fsync", sectors);
+    }
+    check.eq("by fsync", report.trigger("fsync", "fsync"), 8 * sectors);
+    check.is("commits by fsync", report.commits("fsync", "count") > count);
+    check.done()
+}
+
+/// sync(2) of the whole machine by a process of its own.
+fn sync() -> Result<()> {
+    let bed = Bed::new(Spec::ext4(64))?;
+    let dirty = [
+        open(bed.path("data"), "wo creat excl"),
+        Step::Write { len: 89 * BLOCK },
+    ];
+    let (writer, report) = traced(&bed, || {
+        let writer = writers::run("dirtier", &dirty)?;
+        writers::run("sync", &[Step::Sync(SyncCall::Sync)])?;
+        Ok(writer)
+    })?;
+    let mut check = report.closed();
+    check.file_by(bed.ino("data")?, "writeback", 89 * BLOCK_SECTORS);
+    check.eq(
+        "by sync",
+        report.trigger("writeback", "sync"),
+        89 * BLOCK_SECTORS,
+    );
+    check.dirtier_by(&writer, "writeback", 89 * BLOCK_SECTORS);
+    check.is("a commit by sync", report.commits("sync", "count") > 0);
+    check.is("metadata by sync", report.trigger("metadata", "sync") > 0);
+    check.done()
+}
