@@ -75,6 +75,11 @@ impl Spec {
         self
     }
 
+    /// Size of the journal in MiB.
+    pub fn journal(self, mib: u32) -> Spec {
+        self.mkfs(&format!("-J size={mib}"))
+    }
+
     pub fn scheduler(mut self, name: &str) -> Spec {
         name.clone_into(&mut self.scheduler);
         self

@@ -71,12 +71,13 @@ struct BlkpgPartition {
 /// # Safety
 /// `arg` must be what `request` reads and writes.
 pub unsafe fn ioctl<T>(fd: RawFd, request: u32, arg: *mut T) -> std::io::Result<i32> {
-    // SAFETY: the caller vouches for `arg`; the request's type differs by libc.
-    let result = unsafe { libc::ioctl(fd, request as _, arg) };
+    // SAFETY: the caller vouches for `arg`. By number, since the type of a
+    // request differs between C libraries.
+    let result = unsafe { libc::syscall(libc::SYS_ioctl, fd, u64::from(request), arg) };
     if result < 0 {
         Err(std::io::Error::last_os_error())
     } else {
-        Ok(result)
+        Ok(result as i32)
     }
 }
 

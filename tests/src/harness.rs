@@ -81,7 +81,7 @@ impl Test {
             quick: true,
             guest: false,
             hidden: false,
-            limit: Duration::from_secs(60),
+            limit: Duration::from_mins(1),
             needs: Vec::new(),
             body: Box::new(body),
         }

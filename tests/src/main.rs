@@ -11,7 +11,6 @@ mod clean;
 mod commits;
 mod disk;
 mod harness;
-mod instance;
 mod knob;
 mod ledger;
 mod place;

@@ -226,6 +226,7 @@ pub struct Check<'a> {
 }
 
 impl Check<'_> {
+    #[expect(clippy::needless_pass_by_value, reason = "numbers, mostly literals")]
     pub fn eq<T: PartialEq + std::fmt::Debug>(&mut self, what: impl Display, got: T, want: T) {
         if got != want {
             self.wrong.push(format!("{what}: {got:?}, not {want:?}"));

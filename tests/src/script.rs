@@ -61,7 +61,7 @@ pub enum Step {
         len: u64,
     },
     /// `count` stores of eight bytes, `stride` bytes apart, through a shared
-    /// map of the current file; then msync(MS_SYNC) of the whole, if asked.
+    /// map of the current file; then `msync(MS_SYNC)` of the whole, if asked.
     MmapStore {
         at: u64,
         stride: u64,
@@ -79,14 +79,14 @@ pub enum Step {
     },
     /// fsync, fdatasync, syncfs (of the current file) or sync.
     Sync(SyncCall),
-    /// `sync_file_range` with WAIT_BEFORE, WRITE and WAIT_AFTER.
+    /// `sync_file_range` with `WAIT_BEFORE`, WRITE and `WAIT_AFTER`.
     SyncRange {
         at: u64,
         len: u64,
     },
-    /// posix_fadvise(DONTNEED) of the whole file.
+    /// `posix_fadvise(DONTNEED)` of the whole file.
     DontNeed,
-    /// FS_IOC_FIEMAP with FIEMAP_FLAG_SYNC on the current file.
+    /// `FS_IOC_FIEMAP` with `FIEMAP_FLAG_SYNC` on the current file.
     FiemapSync,
     /// FIFREEZE, then FITHAW, of the filesystem of the current file.
     FreezeThaw,
@@ -111,7 +111,7 @@ pub enum Step {
     Umount {
         path: PathBuf,
     },
-    /// mount(2) with MS_REMOUNT and options as `mount -o` takes them.
+    /// mount(2) with `MS_REMOUNT` and options as `mount -o` takes them.
     Remount {
         path: PathBuf,
         options: String,

@@ -10,8 +10,8 @@ use crate::bed::{Bed, Spec};
 use crate::clean;
 use crate::disk::DiskStat;
 use crate::harness::{self, Test};
-use crate::instance::Instance;
 use crate::knob::{self, Knob};
+use crate::stacks::instance::Instance;
 use crate::writers::{Step, Writer, open};
 
 /// The test that is only run to be killed.
@@ -39,7 +39,7 @@ fn bed_is_quiet() -> Result<()> {
 fn mess() -> Result<()> {
     let mut bed = Bed::new(Spec::ext4(32).partition(7))?;
     bed.queue("nomerges", "1")?;
-    let _instance = Instance::new(1)?;
+    let _instance = Instance::new(&[])?;
     let _knob = Knob::set("/proc/sys/vm/dirty_expire_centisecs", "2999")?;
     let steps = [
         open(bed.path("busy"), "wo creat"),
@@ -49,7 +49,7 @@ fn mess() -> Result<()> {
     let mut writer = Writer::spawn("messy", &steps)?;
     writer.hear()?;
     std::fs::write(harness::run_dir().join("up"), bed.name())?;
-    std::thread::sleep(std::time::Duration::from_secs(600));
+    std::thread::sleep(std::time::Duration::from_mins(10));
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Programs that everybody runs: SQLite and tar.
+//! Programs that everybody runs: a database and an archiver.
 
 use std::process::{Command, Stdio};
 

@@ -247,7 +247,7 @@ fn nearly_full() -> Result<()> {
 /// The loop device's image cannot grow: the device fails writes, which stat
 /// counts as written all the same.
 fn failed_writes() -> Result<()> {
-    let spec = Spec::ext4(64).mkfs("-J size=4").mount("errors=continue");
+    let spec = Spec::ext4(64).journal(4).mount("errors=continue");
     let bed = Bed::new(spec.backing(Backing::Tmpfs(24)))?;
     let good = filled(bed.path("good"), 101);
     let bad = [

@@ -128,7 +128,7 @@ fn forced(trigger: &str, call: &[Step]) -> Result<()> {
     check.done()
 }
 
-/// An O_DIRECT write over dirty pages flushes them first, then writes its own.
+/// An `O_DIRECT` write over dirty pages flushes them first, then writes its own.
 fn direct_write() -> Result<()> {
     let bed = Bed::new(Spec::ext4(64))?;
     writers::run("earlier", &filled(bed.path("mixed"), 101))?;
@@ -164,7 +164,7 @@ fn direct_write() -> Result<()> {
     check.done()
 }
 
-/// An O_DIRECT read of dirty pages flushes them.
+/// An `O_DIRECT` read of dirty pages flushes them.
 fn direct_read() -> Result<()> {
     let bed = Bed::new(Spec::ext4(64))?;
     writers::run("earlier", &filled(bed.path("mixed"), 101))?;

@@ -49,7 +49,7 @@ fn mmap() -> Result<()> {
     check.done()
 }
 
-/// O_DIRECT over written blocks: no metadata at all but the time stamps.
+/// `O_DIRECT` over written blocks: no metadata at all but the time stamps.
 fn direct() -> Result<()> {
     let bed = Bed::new(Spec::ext4(64))?;
     writers::run("earlier", &filled(bed.path("raw"), 1021))?;
@@ -83,7 +83,7 @@ fn direct() -> Result<()> {
     check.done()
 }
 
-/// O_DIRECT that allocates, with an odd tail that must be aligned by us.
+/// `O_DIRECT` that allocates, with an odd tail that must be aligned by us.
 fn direct_append() -> Result<()> {
     let bed = Bed::new(Spec::ext4(64))?;
     let steps = [
@@ -143,7 +143,7 @@ fn overlapping(max_blocks: u64, equal: bool) -> Result<()> {
     check.done()
 }
 
-/// Appends to a file opened with O_SYNC or O_DSYNC.
+/// Appends to a file opened with `O_SYNC` or `O_DSYNC`.
 fn o_sync(flag: &str) -> Result<()> {
     let bed = Bed::new(Spec::ext4(64))?;
     let (len, count) = (5003, 29);

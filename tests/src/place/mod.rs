@@ -12,8 +12,8 @@ use anyhow::{Result, bail, ensure};
 
 use crate::bed::{Bed, Spec};
 use crate::harness::{Test, has_program, scaled};
-use crate::instance::{Instance, disk_filter};
 use crate::report::Report;
+use crate::stacks::instance::{Instance, Wanted};
 use crate::tracer::traced;
 use crate::writers::{
     self, BLOCK, BLOCK_SECTORS, Step, SyncCall, Writer, append_sectors, filled, open, repeat,
@@ -160,15 +160,17 @@ struct Recording {
 
 /// Records the block events of `body`, which must leave the bed at rest.
 fn recorded<T>(bed: &Bed, body: impl FnOnce() -> Result<T>) -> Result<(T, Recording)> {
-    let instance = Instance::new(16)?;
-    for event in ["block_rq_issue", "block_rq_complete"] {
-        instance.event(&format!("block/{event}"), &disk_filter(bed))?;
-    }
     bed.settle()?;
     let before = bed.stat()?;
-    instance.start()?;
+    let wanted = |event| Wanted {
+        event,
+        dev: bed.devno(),
+        stack: false,
+    };
+    let events = ["block/block_rq_issue", "block/block_rq_complete"];
+    let instance = Instance::new(&events.map(wanted))?;
     let result = body()?;
-    let text = instance.stop()?;
+    let text = instance.finish()?;
     let written = bed.stat()?.since(before).write_sectors;
     let issued_requests = issued(&text, "block_rq_issue");
     for (event, requests) in [
