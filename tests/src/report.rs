@@ -219,6 +219,18 @@ impl Report {
     }
 }
 
+/// The class that a path rolls up to; none for a path that is not one.
+fn class_of(path: &str) -> Option<&'static str> {
+    match path {
+        "writeback" | "swap" => Some("async"),
+        "fsync" | "direct" | "forced" | "raw" => Some("sync"),
+        "journal" | "ordered" => Some("journal"),
+        "metadata" => Some("metadata"),
+        "fs" | "unattributed" => Some("other"),
+        _ => None,
+    }
+}
+
 /// What is wrong with a report; [`Check::done`] fails with all of it.
 pub struct Check<'a> {
     report: &'a Report,
@@ -290,6 +302,15 @@ impl Check<'_> {
             paths == known || paths == counted,
         );
         for value in report.rows("paths") {
+            let (path, op) = (text(value, "path"), text(value, "op"));
+            let class = text(value, "class");
+            self.eq(
+                format!("class of {path}"),
+                Some(class.as_str()),
+                class_of(&path),
+            );
+            let known = ["write", "write-zeroes", "secure-erase"].contains(&op.as_str());
+            self.is(format!("op {op} of {path}"), known);
             let by: u64 = list(value, "by").iter().map(|b| number(b, "sectors")).sum();
             let name = ["path", "trigger"].map(|k| text(value, k)).join("/");
             self.is(

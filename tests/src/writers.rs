@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-pub use crate::script::{Step, SyncCall};
+pub use crate::script::{Queue, Random, Step, SyncCall};
 
 /// Bytes of a filesystem block in these beds.
 pub const BLOCK: u64 = 4096;

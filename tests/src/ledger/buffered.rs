@@ -5,7 +5,9 @@ use anyhow::Result;
 use crate::bed::{Bed, Spec};
 use crate::harness::{Test, scaled};
 use crate::tracer::traced;
-use crate::writers::{self, BLOCK, BLOCK_SECTORS, Step, SyncCall, Writer, filled, open, repeat};
+use crate::writers::{
+    self, BLOCK, BLOCK_SECTORS, Random, Step, SyncCall, Writer, filled, open, repeat,
+};
 
 pub fn tests() -> Vec<Test> {
     vec![
@@ -144,14 +146,14 @@ fn preallocated() -> Result<()> {
             len: area,
         },
         Step::Sync(SyncCall::Fsync),
-        Step::Random {
+        Step::Random(Random {
             area,
             align: BLOCK,
             min: BLOCK,
             max: BLOCK,
             count: 41,
             seed: 3,
-        },
+        }),
         Step::Sync(SyncCall::Fdatasync),
         // Collapse, zero and punch ranges, each after more data.
         Step::Pwrite {

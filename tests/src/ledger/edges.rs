@@ -8,12 +8,16 @@ use anyhow::{Result, ensure};
 use crate::bed::{Bed, Spec};
 use crate::harness::{Test, scaled};
 use crate::tracer::Tracer;
-use crate::writers::{self, BLOCK, BLOCK_SECTORS, Step, Writer, filled, open};
+use crate::writers::{self, BLOCK, BLOCK_SECTORS, Random, Step, Writer, filled, open, repeat};
 
 pub fn tests() -> Vec<Test> {
     vec![
         Test::new("ledger::busy_at_both_edges", busy).guest(),
         Test::new("ledger::command", command).guest(),
+        Test::new("ledger::still_dirty", still_dirty).guest(),
+        Test::new("ledger::sync_option", sync_option),
+        Test::new("ledger::age_of_dirty_data", age).guest(),
+        Test::new("ledger::top", top),
     ]
 }
 
@@ -26,11 +30,14 @@ fn busy() -> Result<()> {
     bed.settle()?;
     let one = vec![
         open(bed.path("hot"), "wo direct"),
-        Step::RandomUntilTold {
+        Step::RandomUntilTold(Random {
             area,
             align: BLOCK,
+            min: BLOCK,
+            max: BLOCK,
+            count: 0,
             seed: 11,
-        },
+        }),
     ];
     let steps = [Step::Threads {
         count: 16,
@@ -91,5 +98,97 @@ fn command() -> Result<()> {
         report.trigger("fsync", "fsync"),
         73 * BLOCK_SECTORS,
     );
+    check.done()
+}
+
+/// Data that nobody brought to the device before the end is told.
+fn still_dirty() -> Result<()> {
+    let bed = Bed::new(Spec::ext4(64))?;
+    let steps = [
+        open(bed.path("dirty"), "wo creat excl"),
+        Step::Write { len: 61 * BLOCK },
+    ];
+    let tracer = Tracer::start(&bed, &[])?;
+    writers::run("dirtier", &steps)?;
+    let report = tracer.stop()?;
+    let mut check = report.closed();
+    let dirty = report.count("still_dirty_bytes");
+    check.is(
+        format!("{dirty} bytes still dirty"),
+        (61 * BLOCK..(1 << 20)).contains(&dirty),
+    );
+    check.done()
+}
+
+/// `--sync` brings it to the device before the end, under writepath's name.
+fn sync_option() -> Result<()> {
+    let bed = Bed::new(Spec::ext4(64))?;
+    let steps = [
+        open(bed.path("dirty"), "wo creat excl"),
+        Step::Write { len: 67 * BLOCK },
+    ];
+    let (command, stdin) = writers::command("dirtier", &steps, &bed.scratch("script"))?;
+    bed.settle()?;
+    let report = Tracer::command(&bed, &["--sync"], &command, stdin)?;
+    let mut check = report.closed();
+    check.file_by(bed.ino("dirty")?, "writeback", 67 * BLOCK_SECTORS);
+    check.eq(
+        "by sync",
+        report.trigger("writeback", "sync"),
+        67 * BLOCK_SECTORS,
+    );
+    check.eq("still dirty", report.count("still_dirty_bytes"), 0);
+    check.done()
+}
+
+/// How long data was dirty before it was submitted: here about a second.
+fn age() -> Result<()> {
+    let bed = Bed::new(Spec::ext4(64))?;
+    let steps = [
+        open(bed.path("old"), "wo creat excl"),
+        Step::Write { len: 31 * BLOCK },
+        Step::Sleep { ms: 1100 },
+        Step::Sync(crate::writers::SyncCall::Fdatasync),
+    ];
+    let ((), report) = crate::tracer::traced(&bed, || writers::run("waiter", &steps).map(drop))?;
+    let ages = report.device()["age_us"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let age = ages
+        .iter()
+        .find(|age| age["path"] == "fsync")
+        .cloned()
+        .unwrap_or_default();
+    let mut check = report.closed();
+    for key in ["median", "p99", "max"] {
+        let micros = age[key].as_u64().unwrap_or(0);
+        check.is(
+            format!("{key} {micros} us"),
+            (1_000_000..2_500_000).contains(&micros),
+        );
+    }
+    check.eq("sectors", age["sectors"].as_u64(), Some(31 * BLOCK_SECTORS));
+    check.done()
+}
+
+/// `--top` shortens the lists, and the rest is still in the sums.
+fn top() -> Result<()> {
+    let bed = Bed::new(Spec::ext4(64))?;
+    let steps = [repeat(
+        29,
+        vec![Step::Create {
+            path: bed.path("f{i}"),
+            len: BLOCK,
+        }],
+    )];
+    bed.settle()?;
+    let tracer = Tracer::start(&bed, &["--top", "3"])?;
+    writers::run("many", &steps)?;
+    bed.settle()?;
+    let report = tracer.stop()?;
+    let mut check = report.closed();
+    let rows = report.files().len();
+    check.is(format!("{rows} rows of files"), rows <= 4);
     check.done()
 }

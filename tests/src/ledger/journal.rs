@@ -6,7 +6,7 @@ use crate::bed::{Bed, Spec};
 use crate::harness::{Test, scaled};
 use crate::tracer::{Tracer, traced};
 use crate::writers::{
-    self, BLOCK, BLOCK_SECTORS, Step, SyncCall, append_sectors, filled, open, repeat,
+    self, BLOCK, BLOCK_SECTORS, Random, Step, SyncCall, append_sectors, filled, open, repeat,
 };
 
 pub fn tests() -> Vec<Test> {
@@ -50,14 +50,14 @@ fn mode(options: &str, mkfs: &str) -> Result<()> {
             }],
         ),
         open(bed.path("db"), "wo"),
-        Step::Random {
+        Step::Random(Random {
             area,
             align: BLOCK,
             min: BLOCK,
             max: 3 * BLOCK,
             count: 101,
             seed: 5,
-        },
+        }),
         Step::Sync(SyncCall::Fdatasync),
         Step::Unlink {
             path: bed.path("d/f41"),

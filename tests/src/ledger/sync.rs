@@ -7,7 +7,8 @@ use crate::bed::{Bed, Spec};
 use crate::harness::{Test, scaled};
 use crate::tracer::traced;
 use crate::writers::{
-    self, BLOCK, BLOCK_SECTORS, Step, SyncCall, Writer, append_sectors, filled, open, repeat,
+    self, BLOCK, BLOCK_SECTORS, Queue, Random, Step, SyncCall, Writer, append_sectors, filled,
+    open, repeat,
 };
 
 pub fn tests() -> Vec<Test> {
@@ -15,8 +16,14 @@ pub fn tests() -> Vec<Test> {
         Test::new("ledger::mmap_and_msync", mmap).guest(),
         Test::new("ledger::direct", direct).guest(),
         Test::new("ledger::direct_append", direct_append).guest(),
-        Test::new("ledger::overlapping_direct_4k", || overlapping(1, true)).guest(),
-        Test::new("ledger::overlapping_direct_mixed", || overlapping(8, false)).guest(),
+        Test::new("ledger::overlapping_direct_4k", || overlapping(1)).guest(),
+        Test::new("ledger::overlapping_direct_mixed", || overlapping(8)).guest(),
+        Test::new("ledger::direct_aio", || queued(Queue::Aio, "io_submit")).guest(),
+        Test::new("ledger::direct_io_uring", || {
+            queued(Queue::Uring, "io_uring")
+        })
+        .guest()
+        .needs(has_uring),
         Test::new("ledger::o_sync", || o_sync("sync")).guest(),
         Test::new("ledger::o_dsync", || o_sync("dsync")).guest(),
         Test::new("ledger::sync_file_range", sync_range).guest(),
@@ -99,28 +106,21 @@ fn direct_append() -> Result<()> {
 }
 
 /// Two processes with four threads each write into the same 64 KiB at once.
-fn overlapping(max_blocks: u64, equal: bool) -> Result<()> {
+fn overlapping(max_blocks: u64) -> Result<()> {
     let bed = Bed::new(Spec::ext4(64))?;
-    let area = 16 * BLOCK;
     writers::run("earlier", &filled(bed.path("hot"), 16))?;
-    let count = scaled(1009, 151);
+    let random = |seed| Random {
+        area: 16 * BLOCK,
+        align: BLOCK,
+        min: BLOCK,
+        max: max_blocks * BLOCK,
+        count: scaled(1009, 151),
+        seed,
+    };
     let steps = |seed| {
-        let random = Step::Random {
-            area,
-            align: BLOCK,
-            min: BLOCK,
-            max: max_blocks * BLOCK,
-            count,
-            seed,
-        };
-        let one = vec![open(bed.path("hot"), "wo direct"), random];
-        [
-            Step::Wait,
-            Step::Threads {
-                count: 4,
-                steps: one,
-            },
-        ]
+        let file = open(bed.path("hot"), "wo direct");
+        let steps = vec![file, Step::Random(random(seed))];
+        [Step::Wait, Step::Threads { count: 4, steps }]
     };
     let ((one, two), report) = traced(&bed, || {
         let mut one = Writer::spawn("overlap-one", &steps(1))?;
@@ -129,18 +129,60 @@ fn overlapping(max_blocks: u64, equal: bool) -> Result<()> {
         two.go()?;
         Ok((one.wait()?, two.wait()?))
     })?;
+    let sectors = |seed| random(seed).bytes(4) / 512;
     let mut check = report.closed();
-    let row = report.file(bed.ino("hot")?);
-    check.eq("all by direct", row.path("direct"), row.sectors);
-    if equal {
-        check.eq("sectors", row.sectors, 2 * 4 * count * BLOCK_SECTORS);
-        check.dirtier_by(&one, "direct", 4 * count * BLOCK_SECTORS);
-        check.dirtier_by(&two, "direct", 4 * count * BLOCK_SECTORS);
-    } else {
-        let both = report.dirtier(one.pid).path("direct") + report.dirtier(two.pid).path("direct");
-        check.eq("both writers' sectors", both, row.sectors);
-    }
+    check.file_by(bed.ino("hot")?, "direct", sectors(1) + sectors(2));
+    check.dirtier_by(&one, "direct", sectors(1));
+    check.dirtier_by(&two, "direct", sectors(2));
     check.done()
+}
+
+/// Direct writes at a queue depth from one thread, overlapping now and then.
+fn queued(queue: Queue, trigger: &str) -> Result<()> {
+    let bed = Bed::new(Spec::ext4(64))?;
+    writers::run("earlier", &filled(bed.path("deep"), 503))?;
+    let random = Random {
+        area: 503 * BLOCK,
+        align: BLOCK,
+        min: BLOCK,
+        max: 5 * BLOCK,
+        count: scaled(2003, 307),
+        seed: 17,
+    };
+    let sectors = random.bytes(1) / 512;
+    let depth = 31;
+    let steps = [
+        open(bed.path("deep"), "wo direct"),
+        Step::Queued {
+            queue,
+            depth,
+            random,
+        },
+    ];
+    let (writer, report) = traced(&bed, || writers::run("queued", &steps))?;
+    let mut check = report.closed();
+    check.file_by(bed.ino("deep")?, "direct", sectors);
+    check.eq(
+        format!("by {trigger}"),
+        report.trigger("direct", trigger),
+        sectors,
+    );
+    check.dirtier_by(&writer, "direct", sectors);
+    check.done()
+}
+
+/// Condition: the kernel lets root use `io_uring`.
+fn has_uring() -> Result<(), String> {
+    let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
+    let disabled = disabled.is_ok_and(|value| value.trim() == "2");
+    // SAFETY: without parameters the call only says whether it exists.
+    let result = unsafe { libc::syscall(libc::SYS_io_uring_setup, 0, 0) };
+    let error = std::io::Error::last_os_error().raw_os_error();
+    if disabled || (result < 0 && error == Some(libc::ENOSYS)) {
+        Err("this kernel has no io_uring, or it is switched off".to_owned())
+    } else {
+        Ok(())
+    }
 }
 
 /// Appends to a file opened with `O_SYNC` or `O_DSYNC`.

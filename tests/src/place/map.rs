@@ -236,6 +236,14 @@ struct Extent {
 mod tests {
     use super::*;
 
+    fn write(sector: u64, sectors: u64) -> Request {
+        Request {
+            sector,
+            sectors,
+            zeroes: false,
+        }
+    }
+
     #[test]
     fn leaves_of_debugfs() {
         let text = "Level Entries       Logical          Physical Length Flags\n \
@@ -253,20 +261,7 @@ mod tests {
             (124, 132, Owner::File(12)),
         ];
         let map = Map::new(ranges, 64).unwrap();
-        let written = [
-            Request {
-                sector: 0,
-                sectors: 8,
-            },
-            Request {
-                sector: 60,
-                sectors: 72,
-            },
-            Request {
-                sector: 128,
-                sectors: 16,
-            },
-        ];
+        let written = [write(0, 8), write(60, 72), write(128, 16)];
         let sums = map.place(&written);
         assert_eq!(sums[&Owner::Outside], 12);
         assert_eq!(sums[&Owner::File(12)], 8 + 8 + 4);
@@ -276,13 +271,7 @@ mod tests {
         let shifted = map
             .shifted(|owner| owner == Owner::Journal, 8)
             .place(&written);
-        assert_ne!(
-            shifted,
-            map.place(&[Request {
-                sector: 0,
-                sectors: 96
-            }])
-        );
+        assert_ne!(shifted, map.place(&[write(0, 96)]));
     }
 
     #[test]

@@ -6,6 +6,8 @@
 pub struct Request {
     pub sector: u64,
     pub sectors: u64,
+    /// A write-zeroes command, not data.
+    pub zeroes: bool,
 }
 
 /// What stat counts as written among `event` lines (`block_rq_issue`,
@@ -27,7 +29,11 @@ fn parse(fields: &str) -> Option<Request> {
     let (before, after) = fields.split_once(" + ")?;
     let sector = before.rsplit(' ').next()?.parse().ok()?;
     let sectors = after.split(' ').next()?.parse().ok()?;
-    Some(Request { sector, sectors })
+    Some(Request {
+        sector,
+        sectors,
+        zeroes: operation.starts_with('N'),
+    })
 }
 
 #[cfg(test)]
