@@ -305,6 +305,11 @@ impl Bed {
         } else {
             self.device.file().sync_all()?;
         }
+        self.rest()
+    }
+
+    /// Waits until the device is still.
+    pub fn rest(&self) -> Result<()> {
         let mut before = self.stat()?;
         for _ in 0..200 {
             std::thread::sleep(std::time::Duration::from_millis(10));
