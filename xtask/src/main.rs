@@ -6,6 +6,7 @@ mod build;
 mod packages;
 mod process;
 mod setup;
+mod test;
 mod toolchain;
 mod vm;
 mod workspace;
@@ -27,6 +28,8 @@ enum Task {
     Setup,
     /// Build the eBPF object, then writepath around it.
     Build(build::Args),
+    /// Check everything: formatting, lints, unit and kernel tests.
+    Test(test::Args),
     /// Run the kernel tests, or a command, under another kernel in QEMU.
     Vm(vm::Args),
 }
@@ -43,6 +46,7 @@ fn run(task: Task) -> Result<()> {
     match task {
         Task::Setup => setup::run(),
         Task::Build(args) => build::run(&args),
+        Task::Test(args) => test::run(&args),
         Task::Vm(args) => vm::run(&args),
     }
 }

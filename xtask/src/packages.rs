@@ -33,6 +33,8 @@ pub const BASE: &[Package] = &[
         "e2fsprogs",
         &["mkfs.ext4", "debugfs", "dumpe2fs", "tune2fs"],
     ),
+    package("btrfs-progs", &["mkfs.btrfs"]),
+    package("xfsprogs", &["mkfs.xfs"]),
     package("sqlite3", &["sqlite3"]),
 ];
 

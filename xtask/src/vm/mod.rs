@@ -18,13 +18,15 @@ use crate::packages::{self, VM};
 use crate::workspace;
 use kernel::Kernel;
 
+pub use kernel::DEFAULT as DEFAULT_KERNEL;
+
 /// How long the kernel tests may take in a guest, in seconds.
-const TESTS_TIMEOUT_S: u64 = 1200;
+pub const TESTS_TIMEOUT_S: u64 = 1200;
 
 #[derive(clap::Args)]
 pub struct Args {
     /// Series of Debian's kernel.
-    #[arg(default_value = kernel::DEFAULT)]
+    #[arg(default_value = DEFAULT_KERNEL)]
     kernel: String,
     /// End the guest after so many seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = TESTS_TIMEOUT_S)]
@@ -37,44 +39,42 @@ pub struct Args {
 /// The command: the guest's output is shown as it comes.
 pub fn run(args: &Args) -> Result<()> {
     let command = if args.command.is_empty() {
-        tests_command(&[])
+        tests_command()
     } else {
         args.command.clone()
     };
-    let status = boot(&args.kernel, &command, args.timeout, |line| {
-        println!("{line}");
-    })?;
+    let kernel = prepare(&args.kernel)?;
+    let status = boot(&kernel, &command, args.timeout, |line| println!("{line}"))?;
     if status != 0 {
-        bail!(
-            "{} ended with status {status} in the guest",
-            command.join(" ")
-        );
+        bail!("{}: ended with status {status} in the guest", command[0]);
     }
     Ok(())
 }
 
-/// The kernel tests as a command for the guest; `names` select.
-pub fn tests_command(names: &[String]) -> Vec<String> {
-    let mut command = vec!["kernel-tests".to_owned()];
-    command.extend_from_slice(names);
-    command
+/// The kernel tests as a command for the guest.
+pub fn tests_command() -> Vec<String> {
+    vec!["kernel-tests".to_owned()]
 }
 
-/// Boots the newest kernel of a series, runs a command, hands over each line
-/// of its output and gives its exit status.
+/// Gets what a guest needs of other people's: QEMU, tools, a kernel.
+pub fn prepare(series: &str) -> Result<Kernel> {
+    packages::ensure("vm", VM)?;
+    Kernel::get(series)
+}
+
+/// Boots a kernel, runs a command, hands over each line of its output and
+/// gives its exit status.
 pub fn boot(
-    series: &str,
+    kernel: &Kernel,
     command: &[String],
     timeout_s: u64,
     each: impl FnMut(&str),
 ) -> Result<i32> {
-    packages::ensure("vm", VM)?;
     build::userspace(&["tracer", "tests"], Profile::Release, Target::Musl)?;
-    let kernel = Kernel::get(series)?;
     let start = Instant::now();
     let work = WorkDir::new()?;
-    let image = disk::make(&work.0, &kernel, command)?;
-    let initrd = disk::initramfs(&work.0, &kernel)?;
+    let image = disk::make(&work.0, kernel, command)?;
+    let initrd = disk::initramfs(&work.0, kernel)?;
     println!(
         "vm: guest's disk made in {:.1} s; booting {}",
         start.elapsed().as_secs_f64(),
