@@ -6,7 +6,9 @@
 //! (`writer COMM`). It must not depend on the tracer's crates: it only sees
 //! the program at `WRITEPATH_BIN`.
 
+mod bad_input;
 mod bed;
+mod cases;
 mod clean;
 mod commits;
 mod disk;
@@ -31,6 +33,8 @@ fn tests() -> Vec<harness::Test> {
     tests.extend(place::tests());
     tests.extend(stacks::tests());
     tests.extend(commits::tests());
+    tests.extend(bad_input::tests());
+    tests.extend(cases::tests());
     tests
 }
 
