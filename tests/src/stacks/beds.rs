@@ -15,7 +15,7 @@ pub fn tests() -> Vec<Test> {
         Test::new(format!("stacks::{name}"), body).needs(tracer::available)
     };
     vec![
-        Test::new("stacks::wrong_tracers_fail", wrong_tracers_fail),
+        Test::new("stacks::wrong_tracers_fail", wrong_tracers_fail).guest(),
         test("mixed", || mixed("none")),
         test("mixed_mq_deadline", || mixed("mq-deadline")).full(),
         test("mixed_bfq", || mixed("bfq")).full(),

@@ -155,8 +155,11 @@ mod tests {
     use super::*;
     use crate::stacks::trace;
 
-    /// Real stacks of 6.18, each under a line `# path trigger`.
-    const REAL: &str = include_str!("../../fixtures/stacks/6.18.trace");
+    /// Real stacks, each under a line `# path trigger`.
+    const REAL: [&str; 2] = [
+        include_str!("../../fixtures/stacks/6.18.trace"),
+        include_str!("../../fixtures/stacks/6.1.trace"),
+    ];
 
     fn bio(rwbs: &str, stack: &str) -> Event {
         Event {
@@ -177,7 +180,7 @@ mod tests {
     #[test]
     fn every_recorded_stack_gets_the_path_written_beside_it() {
         let mut checked = 0;
-        for block in REAL.split("# ").skip(1) {
+        for block in REAL.iter().flat_map(|text| text.split("# ").skip(1)) {
             let (expected, text) = block.split_once('\n').expect("an expectation per event");
             let events = trace::parse(text).expect("parses");
             let [event] = &events[..] else {
@@ -190,47 +193,22 @@ mod tests {
             assert_eq!(got, expected, "{event:#?}");
             checked += 1;
         }
-        assert!(checked > 60, "only {checked} stacks in the fixture");
+        assert!(checked > 100, "only {checked} stacks in the fixtures");
     }
 
     #[test]
-    fn the_names_of_6_1_give_the_same_paths() {
-        let outer = "kjournald2 < kthread < ret_from_fork";
-        let page = "submit_bio_noacct_nocheck < ext4_io_submit < ext4_writepage < __writepage \
-                    < write_cache_pages < generic_writepages";
-        let commit = "jbd2_journal_commit_transaction";
-        assert_eq!(
-            path(
-                "W",
-                &format!("{page} < jbd2_journal_submit_inode_data_buffers < {commit} < {outer}")
-            ),
-            Some("ordered")
-        );
-        assert_eq!(
-            path("WSM", &format!("submit_bh < {commit} < {outer}")),
-            Some("journal")
-        );
-        let device = "submit_bh_wbc < __block_write_full_page < blkdev_writepage < __writepage \
-                      < write_cache_pages < generic_writepages < blkdev_writepages < do_writepages";
-        assert_eq!(
-            path("WM", &format!("{device} < wb_workfn")),
-            Some("metadata")
-        );
-        assert_eq!(path("W", &format!("{device} < wb_workfn")), Some("raw"));
-        assert_eq!(
-            path(
-                "WSM",
-                "submit_bh < __sync_dirty_buffer < ext4_commit_super < ext4_put_super"
-            ),
-            Some("fs")
-        );
-        assert_eq!(
-            path(
-                "W",
-                "submit_bio < __swap_writepage < swap_writepage < pageout < shrink_page_list"
-            ),
-            Some("swap")
-        );
+    fn names_of_6_1_that_the_recording_lacks() {
+        let swap = "submit_bio < __swap_writepage < swap_writepage < pageout < shrink_page_list";
+        assert_eq!(path("W", swap), Some("swap"));
+        let superblock = "submit_bh < __sync_dirty_buffer < ext4_commit_super < ext4_put_super";
+        assert_eq!(path("WSM", superblock), Some("fs"));
+    }
+
+    #[test]
+    fn pages_of_the_device_are_metadata_only_when_marked() {
+        let device = "__block_write_full_folio < blkdev_writepages < do_writepages < wb_workfn";
+        assert_eq!(path("WM", device), Some("metadata"));
+        assert_eq!(path("W", device), Some("raw"));
     }
 
     #[test]

@@ -51,6 +51,8 @@ pub const FUNCTIONS: &[(&str, Role)] = &[
     // What is written: the block device's own pages.
     ("blkdev_writepages", Device),
     ("blkdev_writepage", Device),
+    ("__block_write_full_folio", Device),
+    ("__block_write_full_page", Device),
     // What lands in the journal's place.
     ("jbd2_write_superblock", Path("journal", None)),
     ("journal_submit_commit_record", Path("journal", None)),
