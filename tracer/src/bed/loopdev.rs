@@ -3,15 +3,14 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::path::PathBuf;
 
 use super::BedError;
 use super::image::Image;
 
 /// `LOOP_CTL_GET_FREE` of linux/loop.h.
-const LOOP_CTL_GET_FREE: u32 = 0x4C82;
+const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4C82;
 /// `LOOP_CONFIGURE` of linux/loop.h.
-const LOOP_CONFIGURE: u32 = 0x4C0A;
+const LOOP_CONFIGURE: libc::Ioctl = 0x4C0A;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
 
@@ -45,6 +44,8 @@ const _: () = assert!(size_of::<LoopConfig>() == 8 + 232 + 64);
 #[derive(Debug)]
 pub struct LoopDevice {
     name: String,
+    /// What sysfs calls the image: tells it from the next one on this number.
+    backing: String,
     holder: Option<File>,
 }
 
@@ -88,6 +89,7 @@ impl LoopDevice {
             })?;
             drop(device);
             return Ok(Self {
+                backing: backing_file(&name).unwrap_or_default(),
                 name,
                 holder: Some(holder),
             });
@@ -109,7 +111,8 @@ impl LoopDevice {
 
     /// Whether it does direct I/O on the image.
     pub fn direct_io(&self) -> bool {
-        fs::read_to_string(self.sysfs("loop/dio")).is_ok_and(|text| text.trim() == "1")
+        let file = format!("/sys/block/{}/loop/dio", self.name);
+        fs::read_to_string(file).is_ok_and(|text| text.trim() == "1")
     }
 
     /// Lets it go: the kernel clears it once nothing else uses it.
@@ -117,20 +120,21 @@ impl LoopDevice {
         self.holder = None;
     }
 
-    /// Whether an image is attached to it.
+    /// Whether its image is still attached to it.
     pub fn is_attached(&self) -> bool {
-        self.sysfs("loop/backing_file").exists()
+        backing_file(&self.name).is_some_and(|now| now == self.backing)
     }
+}
 
-    fn sysfs(&self, file: &str) -> PathBuf {
-        PathBuf::from(format!("/sys/block/{}/{file}", self.name))
-    }
+/// The name of the image that is attached to a loop device, if one is.
+fn backing_file(name: &str) -> Option<String> {
+    fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).ok()
 }
 
 fn get_free(control: &File) -> io::Result<u32> {
     // SAFETY: LOOP_CTL_GET_FREE takes no argument and touches no memory of
     // ours; the descriptor is open for the length of the call.
-    let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE.into()) };
+    let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) };
     u32::try_from(number).map_err(|_| io::Error::last_os_error())
 }
 
@@ -159,7 +163,7 @@ fn configure(device: &File, image: &Image) -> io::Result<()> {
     let result = unsafe {
         libc::ioctl(
             device.as_raw_fd(),
-            LOOP_CONFIGURE.into(),
+            LOOP_CONFIGURE,
             std::ptr::from_ref(&config),
         )
     };
