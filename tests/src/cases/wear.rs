@@ -7,7 +7,7 @@ use super::run::{
 };
 use crate::bed::{Bed, Spec};
 use crate::harness::{Test, has_program};
-use crate::writers::{Step, SyncCall, Writer, open, run};
+use crate::writers::{Random, Step, SyncCall, Writer, open, run};
 
 pub fn tests() -> Vec<Test> {
     let sqlite3 = || has_program("sqlite3");
@@ -228,14 +228,14 @@ fn mmap_database() -> Result<()> {
             "pwrites",
             &[
                 open(bed.path("db"), "rw"),
-                Step::Random {
+                Step::Random(Random {
                     area: 64 << 20,
                     align: 4096,
                     min: 4096,
                     max: 4096,
                     count: 100,
                     seed: 2,
-                },
+                }),
                 Step::Sync(SyncCall::Fsync),
             ],
         )
