@@ -3,6 +3,7 @@
 //! task is a module of its own.
 
 mod build;
+mod demo;
 mod packages;
 mod process;
 mod setup;
@@ -28,6 +29,8 @@ enum Task {
     Setup,
     /// Build the eBPF object, then writepath around it.
     Build(build::Args),
+    /// Set up, build, and trace a workload on a throw-away image for a minute.
+    Demo,
     /// Check everything: formatting, lints, unit and kernel tests.
     Test(test::Args),
     /// Run the kernel tests, or a command, under another kernel in QEMU.
@@ -46,6 +49,7 @@ fn run(task: Task) -> Result<()> {
     match task {
         Task::Setup => setup::run(),
         Task::Build(args) => build::run(&args),
+        Task::Demo => demo::run(),
         Task::Test(args) => test::run(&args),
         Task::Vm(args) => vm::run(&args),
     }
