@@ -1,1 +1,18 @@
+//! writepath: an eBPF write-path tracer for Linux.
+//!
+//! Three kinds of code are kept apart: pure (`model`, `decode`, `attribute`,
+//! `layout`, `plan`, `output`), the kernel's edge (`kernel`, `bed`,
+//! `workload`), and the command line (`cli`). Only `session` joins the first
+//! two; a test checks it.
 
+pub mod attribute;
+pub mod bed;
+pub mod cli;
+pub mod decode;
+pub mod kernel;
+pub mod layout;
+pub mod model;
+pub mod output;
+pub mod plan;
+pub mod session;
+pub mod workload;

@@ -1,0 +1,354 @@
+//! Completions: the device counts a sector when it completes, and so do we.
+
+use crate::{
+    block::{Flags, SLOTS, flags_of, flags_of_text, in_ledger, keep},
+    classify::Bio,
+    globals::{cfg_get, get, member, tp},
+    maps::{CONTROL, EDGES, FLIGHTS, ROWS, add, device, lose},
+};
+use aya_ebpf::{
+    bindings::BPF_NOEXIST,
+    helpers::{bpf_get_smp_processor_id, generated},
+    macros::{raw_tracepoint, tracepoint},
+    programs::{RawTracePointContext, TracePointContext},
+};
+use core::{
+    ffi::c_void,
+    ptr::{read_volatile, write_volatile},
+};
+use tracer_common::{
+    DeviceInfo, Edge, Flight, FlightKey, RowKey, RowValue, btf, control, loss, op, path, tp as f,
+};
+
+/// Bios walked in one completion.
+const WALK: u32 = 16384;
+/// The same on kernels before 5.17, which have no `bpf_loop`: what the
+/// verifier takes.
+const WALK_WITHOUT_LOOP: u32 = 24;
+/// Sectors stepped over while looking for the next bio that is known.
+const STEP: u64 = 8;
+/// A bio may have waited this long for a tag when the probes came on.
+const GRACE_NS: u64 = 2_000_000_000;
+
+/// No slot.
+const NONE: u8 = u8::MAX;
+
+static NO_COUNTS: RowValue = RowValue {
+    sectors: 0,
+    bios: 0,
+    flushes: 0,
+};
+
+/// A completed part of a request.
+struct Completion {
+    info: DeviceInfo,
+    sector: u64,
+    sectors: u64,
+    op: u8,
+    failed: bool,
+    /// When the request was made, 0 where the hook does not tell.
+    made_ns: u64,
+}
+
+#[inline(always)]
+fn control(index: u32) -> u64 {
+    match CONTROL.get_ptr(index) {
+        // SAFETY: userspace writes whole integers through its mapping.
+        Some(value) => unsafe { read_volatile(value) },
+        None => 0,
+    }
+}
+
+/// Adds to a control value.
+#[inline(always)]
+pub fn add_control(index: u32, value: u64) {
+    if let Some(control) = CONTROL.get_ptr_mut(index) {
+        add(control, value);
+    }
+}
+
+/// The row's counts, made when it is new.
+#[inline(always)]
+fn counts(row: &RowKey) -> Option<*mut RowValue> {
+    if let Some(value) = ROWS.get_ptr_mut(row) {
+        return Some(value);
+    }
+    // A row made by another CPU meanwhile is as good.
+    let _ = ROWS.insert(row, &NO_COUNTS, u64::from(BPF_NOEXIST));
+    let value = ROWS.get_ptr_mut(row);
+    if value.is_none() {
+        lose(loss::ROW);
+    }
+    value
+}
+
+/// Adds to a row.
+#[inline(always)]
+fn count(row: &RowKey, sectors: u64, bios: u64) {
+    if let Some(value) = counts(row) {
+        // SAFETY: fields of a live map value.
+        unsafe {
+            add(&raw mut (*value).sectors, sectors);
+            add(&raw mut (*value).bios, bios);
+        }
+    }
+}
+
+/// Flushes that a bio asks for: one before it, one after it where the device
+/// cannot write through by itself.
+#[inline(always)]
+pub fn count_flushes(row: &RowKey, bio: &Bio, flags: Flags) {
+    let device_fua = bio.info.flags & tracer_common::device_flag::FUA != 0;
+    let after = flags.fua && bio.sectors > 0 && !device_fua;
+    let asked = u64::from(flags.preflush) + u64::from(after);
+    let mut row = *row;
+    row.epoch = control(control::EPOCH) as u32;
+    if let Some(value) = counts(&row) {
+        // SAFETY: a field of a live map value.
+        add(unsafe { &raw mut (*value).flushes }, asked);
+    }
+}
+
+#[inline(always)]
+fn unknown(completion: &Completion, sectors: u64, epoch: u32) {
+    let started = control(control::STARTED_NS);
+    let before = if completion.made_ns != 0 && completion.made_ns < started {
+        true
+    } else {
+        crate::inode::bpf_ktime_get_ns_u64().wrapping_sub(started) < GRACE_NS
+    };
+    let row = RowKey {
+        epoch,
+        disk: completion.info.disk as u16,
+        op: completion.op,
+        path: if before {
+            path::BEFORE
+        } else {
+            path::UNATTRIBUTED
+        },
+        ..RowKey::default()
+    };
+    count(&row, sectors, 1);
+}
+
+/// The walk over a completed range, from one bio to the next.
+struct Walk {
+    key: FlightKey,
+    left: u64,
+    missed: u64,
+    /// The part of the last bio that has not completed.
+    cut: Flight,
+    epoch: u32,
+    slots: u8,
+    /// The first slot with a bio of another length than what is left.
+    first: u8,
+    reserved: [u8; 2],
+}
+
+/// One turn of the walk: one look-up. Where several bios are in flight on one
+/// start sector, the one whose length is all that is left is taken, else the
+/// first. Returns 1 at the end.
+extern "C" fn turn(_index: u32, walk: *mut Walk) -> i64 {
+    // SAFETY: the walk is on the caller's stack.
+    let walk = unsafe { &mut *walk };
+    if walk.left == 0 {
+        return 1;
+    }
+    let mut found = FLIGHTS.get_ptr(&walk.key);
+    let len = match found {
+        // SAFETY: a live map value, checked not null.
+        Some(flight) => u64::from(unsafe { (*flight).sectors }),
+        None => 0,
+    };
+    if len != walk.left {
+        if len != 0 && walk.first == NONE {
+            walk.first = walk.key.slot;
+        }
+        if walk.key.slot + 1 < walk.slots {
+            walk.key.slot += 1;
+            return 0;
+        }
+        if walk.first == NONE {
+            let step = if walk.left < STEP { walk.left } else { STEP };
+            walk.missed += step;
+            walk.left -= step;
+            walk.key.sector += step;
+            walk.key.slot = 0;
+            return 0;
+        }
+        if walk.first != walk.key.slot {
+            walk.key.slot = walk.first;
+            found = FLIGHTS.get_ptr(&walk.key);
+        }
+    }
+    walk.first = NONE;
+    let Some(flight) = found else {
+        return 0;
+    };
+    // SAFETY: copied out at once.
+    let mut flight = unsafe { *flight };
+    // An error says that another CPU completed its twin: as good.
+    let _ = FLIGHTS.remove(&walk.key);
+    if walk.key.slot > 0 {
+        add_control(control::TWINS, u64::MAX);
+        walk.key.slot = 0;
+    }
+    let whole = u64::from(flight.sectors);
+    let done = if whole < walk.left { whole } else { walk.left };
+    flight.row.epoch = walk.epoch;
+    count(&flight.row, done, 1);
+    walk.key.sector += done;
+    walk.left -= done;
+    if done < whole {
+        // Only the last of a completion can be cut.
+        flight.sectors = (whole - done) as u32;
+        walk.cut = flight;
+    }
+    0
+}
+
+/// Takes the known bios of a completed range.
+#[inline(always)]
+fn walk(completion: &Completion, epoch: u32) {
+    let mut walk = Walk {
+        key: FlightKey {
+            sector: completion.sector,
+            disk: completion.info.disk as u16,
+            op: completion.op,
+            slot: 0,
+            reserved: 0,
+        },
+        left: completion.sectors,
+        missed: 0,
+        cut: Flight {
+            row: RowKey::default(),
+            sectors: 0,
+            reserved: 0,
+        },
+        epoch,
+        slots: if control(control::TWINS) == 0 {
+            1
+        } else {
+            SLOTS
+        },
+        first: NONE,
+        reserved: [0; 2],
+    };
+    if cfg_get!(loop_callable) != 0 {
+        // SAFETY: the callback takes what the helper gives it.
+        unsafe {
+            generated::bpf_loop(
+                WALK,
+                turn as *mut c_void,
+                (&raw mut walk).cast::<c_void>(),
+                0,
+            );
+        }
+    } else {
+        for index in 0..WALK_WITHOUT_LOOP {
+            if turn(index, &raw mut walk) != 0 {
+                break;
+            }
+        }
+    }
+    if walk.cut.sectors > 0 {
+        let row = walk.cut.row;
+        keep(row.disk, row.op, walk.key.sector, &row, walk.cut.sectors);
+    }
+    let unknown_sectors = walk.missed + walk.left;
+    if unknown_sectors > 0 {
+        unknown(completion, unknown_sectors, epoch);
+    }
+}
+
+#[inline(always)]
+fn completed(completion: &Completion) {
+    // SAFETY: the helper has no preconditions.
+    let cpu = unsafe { bpf_get_smp_processor_id() };
+    let Some(edge) = EDGES.get_ptr_mut(cpu) else {
+        return;
+    };
+    mark(edge, true);
+    let epoch = control(control::EPOCH) as u32;
+    let beside = |op| RowKey {
+        epoch,
+        disk: completion.info.disk as u16,
+        op,
+        ..RowKey::default()
+    };
+    if completion.op == op::FLUSH || completion.op == op::DISCARD {
+        count(&beside(completion.op), completion.sectors, 1);
+    } else {
+        walk(completion, epoch);
+    }
+    if completion.failed {
+        count(&beside(op::FAILED), completion.sectors, 1);
+    }
+    mark(edge, false);
+}
+
+#[inline(always)]
+fn mark(edge: *mut Edge, begin: bool) {
+    // SAFETY: this program alone writes this CPU's entry, and does not nest.
+    unsafe {
+        let counter = if begin {
+            &raw mut (*edge).begun
+        } else {
+            &raw mut (*edge).ended
+        };
+        write_volatile(counter, read_volatile(counter) + 1);
+    }
+}
+
+/// (struct request *, `blk_status_t`, unsigned bytes).
+#[raw_tracepoint]
+pub fn raw_rq_complete(ctx: RawTracePointContext) -> i32 {
+    let request = ctx.arg::<u64>(0);
+    let kind = flags_of(get(request, btf::RQ_FLAGS) as u32).op;
+    if !in_ledger(kind) && kind != op::DISCARD && kind != op::FLUSH {
+        return 0;
+    }
+    let disk = get(get(request, btf::RQ_QUEUE), btf::QUEUE_DISK);
+    let dev = (get(disk, btf::DISK_MAJOR) << 20 | get(disk, btf::DISK_MINOR)) as u32;
+    let Some(info) = device(dev) else {
+        return 0;
+    };
+    let sectors = u64::from(ctx.arg::<u64>(2) as u32) >> 9;
+    if sectors == 0 && kind != op::FLUSH {
+        return 0;
+    }
+    completed(&Completion {
+        info,
+        sector: get(request, btf::RQ_SECTOR),
+        sectors,
+        op: kind,
+        failed: ctx.arg::<u64>(1) as u8 != 0,
+        made_ns: if member(btf::RQ_START).present() {
+            get(request, btf::RQ_START)
+        } else {
+            0
+        },
+    });
+    0
+}
+
+#[tracepoint]
+pub fn tp_rq_complete(ctx: TracePointContext) -> u32 {
+    let Some(info) = device(tp(&ctx, f::RQC_DEV) as u32) else {
+        return 0;
+    };
+    let kind = flags_of_text(&ctx, f::RQC_RWBS).op;
+    let sectors = tp(&ctx, f::RQC_NR);
+    if !(kind == op::FLUSH || sectors > 0 && (in_ledger(kind) || kind == op::DISCARD)) {
+        return 0;
+    }
+    completed(&Completion {
+        info,
+        sector: tp(&ctx, f::RQC_SECTOR),
+        sectors,
+        op: kind,
+        failed: tp(&ctx, f::RQC_ERROR) as i32 != 0,
+        made_ns: 0,
+    });
+    0
+}

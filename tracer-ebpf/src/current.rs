@@ -1,0 +1,156 @@
+//! The current task: its ids, its system call, its context.
+
+use crate::{
+    globals::{cfg_get, get, member},
+    maps::{MARKED, PROCESSES, TASKS, Task, lose},
+};
+use aya_ebpf::{
+    bindings::BPF_NOEXIST,
+    helpers::{
+        bpf_get_current_cgroup_id, bpf_get_current_comm, bpf_get_current_pid_tgid, generated,
+    },
+};
+use tracer_common::{CALL_IO_URING, CALL_NONE, Process, btf, loss};
+
+const PF_IO_WORKER: u64 = 0x10;
+const PF_USER_WORKER: u64 = 0x4000;
+const PF_KTHREAD: u64 = 0x0020_0000;
+
+static NO_TASK: Task = Task {
+    sync_dev: 0,
+    sync_file: 0,
+    sync_depth: 0,
+    pages_dev: 0,
+    pages_file: 0,
+    pages_owner: 0,
+    pages_first: 0,
+    pages_last: 0,
+    commit_dev: 0,
+    commit_tid: 0,
+    ordered_file: 0,
+    fast_dev: 0,
+    fast_ns: 0,
+    dio_left: 0,
+    dio_inode: 0,
+    dio_ino: 0,
+    dio_dev: 0,
+    dio_file: 0,
+    dio_disk: 0,
+    extent_dev: 0,
+    extent_ino: 0,
+    extent_start: 0,
+    extent_len: 0,
+    work_by: 0,
+    reserved_word: 0,
+    work_call: CALL_NONE,
+    work_reason: 0,
+    sync_call: CALL_NONE,
+    dio_call: CALL_NONE,
+    flusher: 0,
+    flushing: 0,
+    journal_superblock: 0,
+    checkpoint: 0,
+    lazy: 0,
+    sync_handle: 0,
+    sync_fs: 0,
+    reserved: 0,
+};
+
+/// Thread id.
+#[inline(always)]
+pub fn tid() -> u32 {
+    bpf_get_current_pid_tgid() as u32
+}
+
+/// Process id.
+#[inline(always)]
+pub fn tgid() -> u32 {
+    (bpf_get_current_pid_tgid() >> 32) as u32
+}
+
+/// The context of the current task, if it has one.
+#[inline(always)]
+pub fn context() -> Option<&'static mut Task> {
+    // SAFETY: only the task itself changes its entry, and a program is not
+    // interrupted by another of the same task.
+    TASKS.get_ptr_mut(&tid()).map(|task| unsafe { &mut *task })
+}
+
+/// The context of the current task, made when it has none.
+#[inline(always)]
+pub fn context_or_new() -> Option<&'static mut Task> {
+    let tid = tid();
+    if let Some(task) = TASKS.get_ptr_mut(&tid) {
+        // SAFETY: as in `context`.
+        return Some(unsafe { &mut *task });
+    }
+    if TASKS
+        .insert(&tid, &NO_TASK, u64::from(BPF_NOEXIST))
+        .is_err()
+    {
+        lose(loss::TASK);
+        return None;
+    }
+    // SAFETY: as in `context`.
+    TASKS.get_ptr_mut(&tid).map(|task| unsafe { &mut *task })
+}
+
+/// Flags of the current task, 0 when they cannot be read.
+#[inline(always)]
+fn flags() -> u64 {
+    // SAFETY: the helper has no preconditions.
+    let task = unsafe { generated::bpf_get_current_task() };
+    get(task, btf::TASK_FLAGS)
+}
+
+/// Whether the current task is a kernel thread.
+#[inline(always)]
+pub fn is_kernel_thread() -> bool {
+    if member(btf::TASK_FLAGS).present() {
+        return flags() & PF_KTHREAD != 0;
+    }
+    matches!(bpf_get_current_comm(), Ok(comm) if comm.starts_with(b"kworker/"))
+}
+
+/// The system call that the current task is in, also on its way back to user
+/// space (which is where umount does its work).
+#[inline(always)]
+pub fn call() -> u16 {
+    if cfg_get!(call_readable) == 0 {
+        return CALL_NONE;
+    }
+    let flags = flags();
+    if flags & PF_KTHREAD != 0 {
+        return CALL_NONE;
+    }
+    if flags & (PF_IO_WORKER | PF_USER_WORKER) != 0 {
+        return CALL_IO_URING;
+    }
+    // SAFETY: the helpers have no preconditions; the registers of a user
+    // task are always there.
+    let regs = unsafe { generated::bpf_task_pt_regs(generated::bpf_get_current_task_btf()) } as u64;
+    if member(btf::REGS_CALL).present() {
+        get(regs, btf::REGS_CALL) as u16
+    } else {
+        get(regs, btf::REGS_CALL_ARM64) as u16
+    }
+}
+
+/// Keeps the name of the current process, once.
+#[inline(always)]
+pub fn note_process() {
+    let id = tgid();
+    if PROCESSES.get_ptr(&id).is_some() {
+        return;
+    }
+    let process = Process {
+        comm: bpf_get_current_comm().unwrap_or_default(),
+        // SAFETY: the helper has no preconditions.
+        cgroup: unsafe { bpf_get_current_cgroup_id() },
+        marked: u32::from(MARKED.get_ptr(&id).is_some()),
+        main: u32::from(tid() == id),
+    };
+    if PROCESSES.insert(&id, &process, 0).is_err() {
+        lose(loss::PROCESS);
+    }
+}

@@ -1,0 +1,216 @@
+//! The maps: what the programs keep, and what userspace reads.
+
+use aya_ebpf::{
+    bindings::{BPF_F_MMAPABLE, BPF_F_NO_PREALLOC},
+    macros::map,
+    maps::{Array, HashMap, PerCpuArray, RingBuf},
+};
+use core::intrinsics::{AtomicOrdering, atomic_xadd};
+use tracer_common::{
+    AGE_BUCKETS, CommitRecord, DeviceInfo, Edge, Flight, FlightKey, InodeKey, Process, RowKey,
+    RowValue, Waker, control, loss, path,
+};
+
+/// What a task is inside of.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Task {
+    /// Device of the file being synced, 0 outside `ext4_sync_file`.
+    pub sync_dev: u32,
+    pub sync_file: u32,
+    pub sync_depth: u32,
+    /// Device of the file being written back, 0 outside `ext4_writepages`.
+    pub pages_dev: u32,
+    pub pages_file: u32,
+    /// Who dirtied it, and when first and last.
+    pub pages_owner: u32,
+    pub pages_first: u64,
+    pub pages_last: u64,
+    /// Device of the journal that this thread commits.
+    pub commit_dev: u32,
+    pub commit_tid: u32,
+    /// File whose ordered data was announced last.
+    pub ordered_file: u32,
+    /// Device of a fast commit.
+    pub fast_dev: u32,
+    pub fast_ns: u64,
+    /// Direct I/O: bytes of the call that are still to come, and the file.
+    pub dio_left: u64,
+    pub dio_inode: u64,
+    pub dio_ino: u64,
+    pub dio_dev: u32,
+    pub dio_file: u32,
+    pub dio_disk: u32,
+    /// The extent that this task looked up last, in blocks of `extent_dev`.
+    pub extent_dev: u32,
+    pub extent_ino: u64,
+    pub extent_start: u64,
+    pub extent_len: u64,
+    /// Requester of the flusher's work.
+    pub work_by: u32,
+    pub reserved_word: u32,
+    pub work_call: u16,
+    pub work_reason: u16,
+    pub sync_call: u16,
+    pub dio_call: u16,
+    /// Inside a round of the flusher.
+    pub flusher: u8,
+    /// The commit is before its log writes.
+    pub flushing: u8,
+    /// The next metadata bio is the journal's superblock.
+    pub journal_superblock: u8,
+    /// A checkpoint was made in this task since its last handle.
+    pub checkpoint: u8,
+    /// The lazy-init thread.
+    pub lazy: u8,
+    /// The last handle was synchronous.
+    pub sync_handle: u8,
+    /// `ext4_sync_fs` was called since the last sync of a file.
+    pub sync_fs: u8,
+    pub reserved: u8,
+}
+
+/// An inode, and who dirtied it since it was last written back.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Inode {
+    pub file: u32,
+    /// 0 when nothing is known to be dirty.
+    pub owner: u32,
+    pub first_ns: u64,
+    pub last_ns: u64,
+    /// The stretch before: what a write-back now carries.
+    pub before_owner: u32,
+    /// Context of the last write-back, for bios that a worker submits later.
+    pub aux: u32,
+    pub before_first: u64,
+    pub before_last: u64,
+    pub code: u16,
+    pub call: u16,
+    pub path: u8,
+    pub trig: u8,
+    pub reserved: u16,
+}
+
+/// The journal of a filesystem.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Journal {
+    pub record: CommitRecord,
+    /// Who entered `ext4_sync_file` first since the last commit started.
+    pub waiting: Waker,
+    /// Who entered `ext4_sync_fs` last since the last commit started.
+    pub sync_fs: Waker,
+    /// Its thread, 0 unknown.
+    pub thread: u32,
+    /// A commit is running.
+    pub open: u32,
+    /// Somebody woke it since its last commit.
+    pub woken: u32,
+    /// Tasks inside `ext4_sync_file`.
+    pub syncing: u32,
+    /// Last transaction that was committed.
+    pub last_tid: u32,
+    pub reserved: u32,
+}
+
+/// Writes by one task to one file on one CPU, not yet in [`SHARES`].
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Dirtied {
+    pub inode: u64,
+    pub jiffies: u64,
+    pub bytes: u64,
+    pub tid: u32,
+    pub tgid: u32,
+    /// 0 while the inode is of no traced device.
+    pub file: u32,
+    /// The last was a write call, whose folio may become dirty next.
+    pub write: u32,
+}
+
+/// Who queued work for the flusher.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Requester {
+    pub tgid: u32,
+    pub call: u32,
+}
+
+#[map]
+pub static CONTROL: Array<u64> = Array::with_max_entries(control::COUNT, BPF_F_MMAPABLE);
+#[map]
+pub static EDGES: Array<Edge> = Array::with_max_entries(1024, BPF_F_MMAPABLE);
+#[map]
+pub static DEVICES: HashMap<u32, DeviceInfo> = HashMap::with_max_entries(1024, 0);
+#[map]
+pub static ROWS: HashMap<RowKey, RowValue> = HashMap::with_max_entries(65536, BPF_F_NO_PREALLOC);
+#[map]
+pub static FLIGHTS: HashMap<FlightKey, Flight> = HashMap::with_max_entries(65536, 0);
+#[map]
+pub static TASKS: HashMap<u32, Task> = HashMap::with_max_entries(32768, BPF_F_NO_PREALLOC);
+#[map]
+pub static INODES: HashMap<InodeKey, Inode> = HashMap::with_max_entries(262_144, BPF_F_NO_PREALLOC);
+#[map]
+pub static SHARES: HashMap<u64, u64> = HashMap::with_max_entries(262_144, BPF_F_NO_PREALLOC);
+#[map]
+pub static PROCESSES: HashMap<u32, Process> = HashMap::with_max_entries(65536, BPF_F_NO_PREALLOC);
+#[map]
+pub static MARKED: HashMap<u32, u32> = HashMap::with_max_entries(65536, BPF_F_NO_PREALLOC);
+#[map]
+pub static JOURNALS: HashMap<u32, Journal> = HashMap::with_max_entries(256, BPF_F_NO_PREALLOC);
+/// One bit for each thread id (modulo) that is a journal's thread.
+#[map]
+pub static JOURNAL_BITS: Array<u64> = Array::with_max_entries(512, 0);
+#[map]
+pub static JOURNAL_THREADS: HashMap<u32, u32> = HashMap::with_max_entries(256, 0);
+#[map]
+pub static WORKS: HashMap<u64, Requester> = HashMap::with_max_entries(4096, BPF_F_NO_PREALLOC);
+#[map]
+pub static DIRTIED: PerCpuArray<Dirtied> = PerCpuArray::with_max_entries(1, 0);
+#[map]
+pub static FILE_SEQUENCE: PerCpuArray<u32> = PerCpuArray::with_max_entries(1, 0);
+#[map]
+pub static AGES: PerCpuArray<u64> =
+    PerCpuArray::with_max_entries(16 * path::COUNT as u32 * AGE_BUCKETS, 0);
+#[map]
+pub static LOSSES: PerCpuArray<u64> = PerCpuArray::with_max_entries(loss::COUNT, 0);
+#[map]
+pub static RING: RingBuf = RingBuf::with_byte_size(1 << 21, 0);
+
+/// Counts a loss.
+#[inline(always)]
+pub fn lose(which: u32) {
+    if let Some(counter) = LOSSES.get_ptr_mut(which) {
+        // SAFETY: a pointer into a per-CPU map value, checked not null.
+        unsafe { *counter += 1 };
+    }
+}
+
+/// Adds to a counter that other CPUs add to as well.
+#[inline(always)]
+pub fn add(counter: *mut u64, value: u64) {
+    // SAFETY: the pointer is to an aligned u64 inside a map value. The core
+    // library offers no fetch_add on a target without compare-and-swap; the
+    // instruction itself exists on every kernel.
+    unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, value) };
+}
+
+/// The traced device of this number.
+#[inline(always)]
+pub fn device(dev: u32) -> Option<DeviceInfo> {
+    // SAFETY: the value is copied out; userspace replaces it as a whole.
+    unsafe { DEVICES.get(&dev) }.copied()
+}
+
+/// Offers a record to the ring; wakes the reader only when much has gathered.
+#[inline(always)]
+pub fn ring_flags() -> u64 {
+    use aya_ebpf::bindings::{BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP};
+    lose(loss::RING_OFFERED);
+    if RING.query(u64::from(BPF_RB_AVAIL_DATA)) > 256 * 1024 {
+        u64::from(BPF_RB_FORCE_WAKEUP)
+    } else {
+        u64::from(BPF_RB_NO_WAKEUP)
+    }
+}

@@ -1,0 +1,58 @@
+//! How long data had been dirty when it was submitted.
+
+use hdrhistogram::Histogram;
+use tracer_common::age_bucket_floor_ms;
+
+/// Ages of a path's data, weighted by sectors, in microseconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ages {
+    /// Half of the sectors were younger.
+    pub median_us: u64,
+    /// 99 % were younger.
+    pub p99_us: u64,
+    /// The oldest.
+    pub max_us: u64,
+    /// Sectors whose age is known.
+    pub sectors: u64,
+}
+
+/// From the programs' histogram (sectors per bucket of milliseconds).
+pub fn summarize(buckets: &[u64]) -> Option<Ages> {
+    // Three digits span the 12.5 % width of the programs' buckets.
+    let mut histogram = Histogram::<u64>::new(3).ok()?;
+    for (bucket, sectors) in buckets.iter().enumerate() {
+        if *sectors > 0 {
+            let floor = age_bucket_floor_ms(bucket as u32) * 1000;
+            let next = age_bucket_floor_ms(bucket as u32 + 1) * 1000;
+            let middle = u64::midpoint(floor, next);
+            histogram.record_n(middle, *sectors).ok()?;
+        }
+    }
+    (!histogram.is_empty()).then(|| Ages {
+        median_us: histogram.value_at_quantile(0.5),
+        p99_us: histogram.value_at_quantile(0.99),
+        max_us: histogram.max(),
+        sectors: histogram.len(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracer_common::{AGE_BUCKETS, age_bucket};
+
+    #[test]
+    fn ages_are_within_a_bucket() {
+        let mut buckets = vec![0; AGE_BUCKETS as usize];
+        assert_eq!(summarize(&buckets), None);
+        buckets[age_bucket(30_000) as usize] = 99;
+        buckets[age_bucket(35_000) as usize] = 1;
+        let ages = summarize(&buckets).unwrap();
+        assert_eq!(ages.sectors, 100);
+        assert!(
+            (28_000_000..34_000_000).contains(&ages.median_us),
+            "{ages:?}"
+        );
+        assert!((32_000_000..38_000_000).contains(&ages.max_us), "{ages:?}");
+    }
+}

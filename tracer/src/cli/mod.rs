@@ -1,0 +1,50 @@
+//! The command line: what was typed, and what is done for it.
+
+mod command;
+mod doctor;
+mod stop;
+mod trace;
+pub mod workload;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Who writes what to a disk, by which path, and why.
+#[derive(Debug, Parser)]
+#[command(name = "writepath", version, about, max_term_width = 80)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Say what this kernel lets the tracer see, what is lost, and why.
+    Doctor(doctor::DoctorArgs),
+    /// Print the ledger: every sector by path, trigger, file and process.
+    Trace(Box<trace::TraceArgs>),
+    /// Write in a defined way and account for it.
+    Workload(workload::WorkloadArgs),
+}
+
+/// Exit statuses of writepath.
+pub mod status {
+    /// Something failed.
+    pub const FAILURE: u8 = 1;
+    /// What was typed makes no sense.
+    pub const USAGE: u8 = 2;
+    /// This kernel or these privileges lack what was asked.
+    pub const UNABLE: u8 = 3;
+    /// The books do not close.
+    pub const OPEN_BOOKS: u8 = 4;
+}
+
+/// Runs what was typed.
+pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    let mut out = std::io::stdout();
+    match cli.command {
+        Command::Doctor(args) => doctor::run(args, &mut out),
+        Command::Trace(args) => trace::run(*args, &mut out),
+        Command::Workload(args) => workload::run(args, &mut out),
+    }
+}

@@ -1,0 +1,89 @@
+//! Pseudo filesystems that nobody mounted, and what debugfs says of a bdi.
+
+use rustix::{
+    fd::AsRawFd,
+    mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen},
+};
+use std::{ffi::CStr, fs, os::fd::OwnedFd, path::PathBuf};
+
+/// Opens a pseudo filesystem without a mount point; the path works as long as
+/// the descriptor lives.
+pub fn detached_mount(kind: &CStr) -> std::io::Result<(PathBuf, OwnedFd)> {
+    let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(&context)?;
+    let mount = fsmount(
+        &context,
+        FsMountFlags::FSMOUNT_CLOEXEC,
+        MountAttrFlags::MOUNT_ATTR_NOSUID
+            | MountAttrFlags::MOUNT_ATTR_NODEV
+            | MountAttrFlags::MOUNT_ATTR_NOEXEC,
+    )?;
+    let path = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
+    Ok((path, mount))
+}
+
+/// Dirty and in-flight page-cache data per device, from debugfs.
+pub struct Dirty {
+    root: PathBuf,
+    _mount: Option<OwnedFd>,
+}
+
+/// Page cache of one device that it has not got yet, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DirtyBytes {
+    /// Dirty, not yet submitted.
+    pub dirty: u64,
+    /// Submitted, not yet completed.
+    pub writeback: u64,
+}
+
+impl Dirty {
+    /// Opens debugfs.
+    pub fn open() -> std::io::Result<Self> {
+        let root = PathBuf::from("/sys/kernel/debug");
+        if fs::metadata(root.join("bdi")).is_ok_and(|found| found.is_dir()) {
+            return Ok(Self { root, _mount: None });
+        }
+        let (root, mount) = detached_mount(c"debugfs")?;
+        Ok(Self {
+            root,
+            _mount: Some(mount),
+        })
+    }
+
+    /// Of the device `major:minor`.
+    pub fn read(&self, major: u32, minor: u32) -> std::io::Result<DirtyBytes> {
+        let path = self.root.join(format!("bdi/{major}:{minor}/stats"));
+        let text = fs::read_to_string(path)?;
+        parse(&text).ok_or_else(|| std::io::Error::other("bdi stats in an unknown form"))
+    }
+}
+
+/// `BdiReclaimable:    4 kB`.
+fn parse(text: &str) -> Option<DirtyBytes> {
+    let kilobytes = |key: &str| {
+        let line = text.lines().find(|line| line.starts_with(key))?;
+        let number: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+        Some(number * 1024)
+    };
+    Some(DirtyBytes {
+        dirty: kilobytes("BdiReclaimable:")?,
+        writeback: kilobytes("BdiWriteback:")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stats_are_read() {
+        let text = "BdiWriteback:              8 kB\nBdiReclaimable:           12 kB\n";
+        let bytes = DirtyBytes {
+            dirty: 12288,
+            writeback: 8192,
+        };
+        assert_eq!(parse(text), Some(bytes));
+        assert_eq!(parse("BdiWriteback: x kB"), None);
+    }
+}

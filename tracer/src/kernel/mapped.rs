@@ -1,0 +1,141 @@
+//! The edges of the ledger: arrays that the programs and we share by mapping,
+//! so that stat is read while nothing is half counted.
+
+use super::block::{Disk, DiskStat};
+use aya::maps::MapData;
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd},
+    ptr::{NonNull, read_volatile, write_volatile},
+    time::{Duration, Instant},
+};
+use tracer_common::{Edge, control};
+
+/// An array map in our address space.
+struct Mapping<T> {
+    start: NonNull<T>,
+    len: usize,
+}
+
+impl<T: Copy> Mapping<T> {
+    fn new(map: &MapData, len: usize, writable: bool) -> io::Result<Self> {
+        let protection = if writable {
+            libc::PROT_READ | libc::PROT_WRITE
+        } else {
+            libc::PROT_READ
+        };
+        // SAFETY: a new mapping of a map that was made for it (BPF_F_MMAPABLE),
+        // at an address that the kernel chooses.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len * size_of::<T>(),
+                protection,
+                libc::MAP_SHARED,
+                map.fd().as_fd().as_raw_fd(),
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or_else(io::Error::last_os_error)?;
+        Ok(Self { start, len })
+    }
+
+    fn read(&self, index: usize) -> T {
+        assert!(index < self.len);
+        // SAFETY: inside the mapping; the kernel writes whole integers.
+        unsafe { read_volatile(self.start.as_ptr().add(index)) }
+    }
+
+    fn write(&self, index: usize, value: T) {
+        assert!(index < self.len);
+        // SAFETY: inside the mapping, which is writable where this is called.
+        unsafe { write_volatile(self.start.as_ptr().add(index), value) }
+    }
+}
+
+impl<T> Drop for Mapping<T> {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `new` and is not used any more.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len * size_of::<T>()) };
+    }
+}
+
+/// What the disks had counted when an epoch began.
+#[derive(Debug)]
+pub struct EdgeReading {
+    /// The epoch that begins here.
+    pub epoch: u32,
+    /// When.
+    pub at: Instant,
+    /// One for each disk.
+    pub stats: Vec<io::Result<DiskStat>>,
+    /// Completions that passed while stat was read; 0 for an exact edge.
+    pub blurred_by: u64,
+}
+
+/// The mapped control and edge arrays.
+pub struct Edges {
+    control: Mapping<u64>,
+    edges: Mapping<Edge>,
+}
+
+/// How long to look for a moment without completions where the ledger ends.
+pub const PATIENT: Duration = Duration::from_millis(500);
+/// The same within a run, where it only bounds what a vanished device costs.
+pub const HASTY: Duration = Duration::from_micros(300);
+
+impl Edges {
+    /// Maps the arrays of a loaded object; `cpus` entries are in use.
+    pub fn new(control: &MapData, edges: &MapData, cpus: usize) -> io::Result<Self> {
+        Ok(Self {
+            control: Mapping::new(control, control::COUNT as usize, true)?,
+            edges: Mapping::new(edges, cpus, false)?,
+        })
+    }
+
+    /// Tells the programs when the probes were on.
+    pub fn set_started(&self, ns: u64) {
+        self.control.write(control::STARTED_NS as usize, ns);
+    }
+
+    fn sums(&self) -> (u64, u64) {
+        (0..self.edges.len).fold((0, 0), |(begun, ended), cpu| {
+            let edge = self.edges.read(cpu);
+            (begun + edge.begun, ended + edge.ended)
+        })
+    }
+
+    /// Begins a new epoch, and reads stat at a moment when no completion was
+    /// being counted. Attempts that a completion crossed leave epochs behind,
+    /// which belong to the stretch before.
+    pub fn turn(&self, disks: &[Disk], patience: Duration) -> EdgeReading {
+        let until = Instant::now() + patience;
+        loop {
+            let (begun, ended) = self.sums();
+            let epoch = self.bump();
+            let stats: Vec<_> = disks.iter().map(Disk::stat).collect();
+            let (begun_after, ended_after) = self.sums();
+            let reading = EdgeReading {
+                epoch,
+                at: Instant::now(),
+                stats,
+                blurred_by: begun_after - ended,
+            };
+            let quiet = begun == ended && begun_after == begun && ended_after == ended;
+            // Without a quiet moment the last attempt stands, and says so.
+            if quiet || Instant::now() > until {
+                return reading;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    fn bump(&self) -> u32 {
+        let epoch = self.control.read(control::EPOCH as usize) + 1;
+        self.control.write(control::EPOCH as usize, epoch);
+        epoch as u32
+    }
+}

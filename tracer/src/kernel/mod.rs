@@ -1,0 +1,15 @@
+//! The kernel's edge: the only code that talks to tracefs, sysfs, procfs and
+//! eBPF. Entry type: [`probe::Probe`]; what it says is decoded in `decode`
+//! and joined in `attribute`.
+
+pub mod block;
+pub mod debugfs;
+pub mod facts;
+pub mod handles;
+pub mod journal;
+pub mod mapped;
+pub mod mounts;
+pub mod probe;
+pub mod processes;
+pub mod symbols;
+pub mod tracefs;

@@ -1,0 +1,5 @@
+//! What people and programs read. Everything goes to a writer.
+
+pub mod escape;
+pub mod json;
+pub mod text;

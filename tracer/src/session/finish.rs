@@ -1,0 +1,249 @@
+//! The end of a run or of an interval: the books are closed.
+
+use super::{Session, SessionError, names};
+use crate::{
+    attribute::{
+        ages,
+        summary::{self, Context, Filter},
+    },
+    kernel::{
+        block::{DevNumber, DiskStat},
+        mapped::{EdgeReading, PATIENT},
+        processes,
+    },
+    model::{
+        ledger::{AgeRow, DeviceLedger, Lost, Run},
+        path::Path,
+    },
+};
+use std::collections::HashMap;
+use tracer_common::{loss, path};
+
+/// Paths whose data had been dirty in memory.
+const AGED: [u8; 4] = [path::WRITEBACK, path::FSYNC, path::ORDERED, path::FORCED];
+
+impl Session {
+    /// Closes the books of the interval that ends now, and begins the next.
+    pub fn interval(&mut self, filter: &Filter) -> Result<Run, SessionError> {
+        let run = self.close(filter, false)?;
+        self.accounts.next_interval();
+        self.began = EdgeReading::same(&self.last);
+        Ok(run)
+    }
+
+    /// Shows the run so far; it goes on.
+    pub fn snapshot(&mut self, filter: &Filter) -> Result<Run, SessionError> {
+        self.close(filter, false)
+    }
+
+    /// Closes the books.
+    pub fn finish(&mut self, filter: &Filter) -> Result<Run, SessionError> {
+        self.close(filter, true)
+    }
+
+    fn close(&mut self, filter: &Filter, last: bool) -> Result<Run, SessionError> {
+        self.read_ring();
+        let reading = self.probe.edges.turn(&self.disks, PATIENT);
+        let blurred = reading.blurred_by.max(self.began.blurred_by);
+        self.take(reading)?;
+        self.read_ring();
+        self.accounts.settle(last);
+        names::refresh(&self.probe, &mut self.names)?;
+        names::ask_filesystems(&mut self.names, &self.devices);
+        self.note_ended();
+        let shares = self.shares()?;
+        let duration_s = self.last.seconds_since(&self.began);
+        let context = Context {
+            names: &self.names,
+            shares: &shares,
+            reasons: &self.facts.reasons,
+            dev_name: &|dev| DevNumber::from_kernel(dev).to_string(),
+            started_ns: self.started_ns,
+            tick_ns: self.tick_ns,
+            fs_devs: &|dev| self.devices.get(&dev).map(|device| device.disk),
+        };
+        let mut devices = Vec::new();
+        for (index, disk) in self.disks.iter().enumerate() {
+            let mut ledger = DeviceLedger {
+                name: disk.name.clone(),
+                dev: disk.dev.to_string(),
+                vanished: self.vanished && !disk.exists(),
+                edge_completions: blurred,
+                ..DeviceLedger::default()
+            };
+            summary::fill(&mut ledger, index as u16, &self.accounts, &context, filter);
+            let stat = |reading: &EdgeReading| match &reading.stats[index] {
+                Ok(stat) => *stat,
+                Err(_) => DiskStat::default(),
+            };
+            equate(&mut ledger, stat(&self.began), stat(&self.last));
+            self.still_dirty(&mut ledger, disk.dev, duration_s);
+            ledger.ages = self.ages(index as u32)?;
+            ledger.notes = self.notes(index as u16);
+            devices.push(ledger);
+        }
+        Ok(Run {
+            kernel: processes::kernel_release(),
+            started_at: self.started_at,
+            duration_s,
+            lost: self.lost()?,
+            filters: Vec::new(),
+            command: None,
+            devices,
+        })
+    }
+
+    /// Page cache that the devices have not got yet, in bytes.
+    pub fn dirty_bytes(&self) -> Result<u64, String> {
+        let dirty = self.dirty.as_ref().map_err(Clone::clone)?;
+        self.disks
+            .iter()
+            .map(|disk| {
+                let bytes = dirty.read(disk.dev.major, disk.dev.minor);
+                bytes.map(|bytes| bytes.dirty + bytes.writeback)
+            })
+            .sum::<std::io::Result<u64>>()
+            .map_err(|error| error.to_string())
+    }
+
+    /// Where the traced filesystems are mounted in our namespace.
+    pub fn mount_points(&self) -> Vec<std::path::PathBuf> {
+        let mounts = self
+            .devices
+            .values()
+            .filter_map(|device| device.mount.as_ref());
+        mounts.filter_map(|mount| mount.point.clone()).collect()
+    }
+
+    fn note_ended(&mut self) {
+        let pids: Vec<u32> = self.names.pids().collect();
+        for pid in pids {
+            self.names.program_mut(pid).exited = !processes::lives(pid);
+        }
+    }
+
+    fn shares(&self) -> Result<HashMap<u32, Vec<(u32, u64)>>, SessionError> {
+        let mut shares: HashMap<u32, Vec<(u32, u64)>> = HashMap::new();
+        for ((file, pid), bytes) in self.probe.shares()? {
+            shares.entry(file).or_default().push((pid, bytes));
+        }
+        for of_file in shares.values_mut() {
+            of_file.sort_unstable();
+        }
+        Ok(shares)
+    }
+
+    fn still_dirty(&self, ledger: &mut DeviceLedger, dev: DevNumber, duration_s: f64) {
+        let found = match &self.dirty {
+            Ok(dirty) => dirty
+                .read(dev.major, dev.minor)
+                .map_err(|why| why.to_string()),
+            Err(why) => Err(why.clone()),
+        };
+        match found {
+            Ok(bytes) => {
+                let left = bytes.dirty + bytes.writeback;
+                ledger.still_dirty_bytes = Some(left);
+                let rate = ledger.sectors_written as f64 * 512.0 / duration_s.max(1e-9);
+                if left > 0 && rate > 0.0 {
+                    ledger.drain_eta_s = Some(left as f64 / rate);
+                }
+            }
+            Err(why) => ledger.still_dirty_missing = Some(format!("debugfs: {why}")),
+        }
+    }
+
+    fn ages(&self, disk: u32) -> Result<Vec<AgeRow>, SessionError> {
+        let mut rows = Vec::new();
+        for code in AGED {
+            let buckets = self.probe.ages(disk, code)?;
+            if let Some(found) = ages::summarize(&buckets) {
+                rows.push(AgeRow {
+                    path: Path::from_code(code),
+                    median_us: found.median_us,
+                    p99_us: found.p99_us,
+                    max_us: found.max_us,
+                    sectors: found.sectors,
+                });
+            }
+        }
+        Ok(rows)
+    }
+
+    /// What cannot be known of this disk's filesystems.
+    fn notes(&self, disk: u16) -> Vec<String> {
+        let mut notes: Vec<String> = self
+            .devices
+            .values()
+            .filter(|device| device.disk == disk)
+            .filter_map(|device| device.mount.as_ref())
+            .filter(|mount| !mount.kind.starts_with("ext"))
+            .map(|mount| {
+                format!(
+                    "{} is not followed: totals, processes, write-back and metadata \
+                     only; no files, no syncs, no journal",
+                    mount.kind
+                )
+            })
+            .collect();
+        notes.sort();
+        notes.dedup();
+        if self
+            .disks
+            .get(usize::from(disk))
+            .is_some_and(|_| disk >= 16)
+        {
+            notes.push("ages of data are kept for the first 16 disks".to_owned());
+        }
+        notes
+    }
+
+    fn lost(&self) -> Result<Lost, SessionError> {
+        const MAPS: [(&str, u32); 6] = [
+            ("flights", loss::FLIGHT),
+            ("rows", loss::ROW),
+            ("tasks", loss::TASK),
+            ("inodes", loss::INODE),
+            ("processes", loss::PROCESS),
+            ("shares", loss::SHARE),
+        ];
+        let counters = self.probe.losses()?;
+        let ext4 = self
+            .devices
+            .values()
+            .filter_map(|device| device.mount.as_ref())
+            .any(|mount| mount.kind == "ext4");
+        Ok(Lost {
+            ring: counters[loss::RING as usize],
+            ring_offered: counters[loss::RING_OFFERED as usize],
+            maps: MAPS
+                .iter()
+                .map(|(name, index)| (*name, counters[*index as usize]))
+                .collect(),
+            undecoded: self.undecoded,
+            hooks: self
+                .probe
+                .hooks
+                .iter()
+                .filter(|hook| hook.by.is_none() && (ext4 || !hook.step.hook.ext4))
+                .map(|hook| {
+                    (
+                        hook.step.hook.name.to_owned(),
+                        hook.step.hook.lost.to_owned(),
+                    )
+                })
+                .collect(),
+        })
+    }
+}
+
+/// Change of stat = attributed + unattributed + residual.
+fn equate(ledger: &mut DeviceLedger, before: DiskStat, after: DiskStat) {
+    ledger.sectors_written = after.sectors_written.wrapping_sub(before.sectors_written);
+    ledger.sectors_discarded = after
+        .sectors_discarded
+        .wrapping_sub(before.sectors_discarded);
+    ledger.flushes_done = after.flushes.wrapping_sub(before.flushes);
+    let counted = ledger.sectors_attributed + ledger.sectors_unattributed;
+    ledger.residual = ledger.sectors_written as i64 - counted as i64;
+}
