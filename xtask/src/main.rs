@@ -2,6 +2,7 @@
 //! writepath. This file only parses the command line and picks the task; each
 //! task is a module of its own.
 
+mod bench;
 mod build;
 mod demo;
 mod packages;
@@ -33,6 +34,8 @@ enum Task {
     Demo,
     /// Check everything: formatting, lints, unit and kernel tests.
     Test(test::Args),
+    /// Measure what tracing costs and write docs/overhead.md.
+    Bench(bench::Args),
     /// Run the kernel tests, or a command, under another kernel in QEMU.
     Vm(vm::Args),
 }
@@ -51,6 +54,7 @@ fn run(task: Task) -> Result<()> {
         Task::Build(args) => build::run(&args),
         Task::Demo => demo::run(),
         Task::Test(args) => test::run(&args),
+        Task::Bench(args) => bench::run(&args),
         Task::Vm(args) => vm::run(&args),
     }
 }

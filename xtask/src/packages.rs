@@ -47,6 +47,9 @@ pub const VM: &[Package] = &[
     package("xz-utils", &["xz"]),
 ];
 
+/// For `bench`: the load and the tracer to compare with.
+pub const BENCH: &[Package] = &[package("fio", &["fio"]), package("bpftrace", &["bpftrace"])];
+
 impl Package {
     fn is_there(&self) -> bool {
         self.gives.iter().all(|what| {

@@ -1,52 +1,28 @@
 //! Children: each with a time-out, in a process group of its own that ends
 //! with it, with its output shown, kept or scanned line by line.
 
+mod group;
+mod lines;
+mod running;
+
 use std::ffi::{OsStr, OsString};
-use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, PipeReader};
+use std::io::PipeReader;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// The signal that asked xtask to end, or 0.
-static SIGNAL: AtomicI32 = AtomicI32::new(0);
+use group::Group;
+use lines::{Tail, read_lines};
 
-/// Kept lines of a quiet child: enough to show why it failed.
-const KEPT_LINES: usize = 400;
+pub use group::{catch_signals, is_root, signalled};
+pub use running::Running;
 
 /// Longest command in a message, in characters.
 const NAME_LENGTH: usize = 120;
-
-extern "C" fn on_signal(signal: libc::c_int) {
-    SIGNAL.store(signal, Ordering::Relaxed);
-}
-
-/// From now on SIGINT, SIGTERM and SIGHUP end the running child's group, and
-/// xtask after it.
-pub fn catch_signals() {
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        let handler = on_signal as extern "C" fn(libc::c_int);
-        // SAFETY: the handler only stores to an atomic, which is
-        // async-signal-safe, and lives as long as the program.
-        unsafe { libc::signal(signal, handler as libc::sighandler_t) };
-    }
-}
-
-/// The signal that asked xtask to end, if one did.
-pub fn signalled() -> Option<i32> {
-    Some(SIGNAL.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
-}
-
-/// Whether xtask runs as root.
-pub fn is_root() -> bool {
-    // SAFETY: geteuid takes nothing and cannot fail.
-    unsafe { libc::geteuid() == 0 }
-}
 
 /// A command with a time-out.
 pub struct Cmd {
@@ -140,6 +116,19 @@ impl Cmd {
             .stdout(writer.try_clone().context("pipe")?)
             .stderr(writer);
         self.follow(reader, each)
+    }
+
+    /// Starts in the background; both outputs are kept to be waited for.
+    pub fn start(mut self) -> Result<Running> {
+        let (reader, writer) = std::io::pipe().context("pipe")?;
+        self.command
+            .stdout(writer.try_clone().context("pipe")?)
+            .stderr(writer);
+        let child = self.spawn()?;
+        let name = self.name();
+        // Closes the writing ends in here, so that the reader ends.
+        drop(self);
+        Ok(Running::new(child, name, reader))
     }
 
     fn follow(&mut self, reader: PipeReader, mut each: impl FnMut(&str)) -> Result<ExitStatus> {
@@ -242,85 +231,5 @@ pub fn ended(status: ExitStatus) -> String {
         (Some(code), _) => format!("ended with status {code}"),
         (None, Some(signal)) => format!("was killed by signal {signal}"),
         (None, None) => "ended in an unknown way".to_owned(),
-    }
-}
-
-fn read_lines(reader: PipeReader) -> Receiver<String> {
-    let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || {
-        let mut reader = BufReader::new(reader);
-        let mut line = Vec::new();
-        while matches!(reader.read_until(b'\n', &mut line), Ok(n) if n > 0) {
-            let text = String::from_utf8_lossy(&line);
-            if sender
-                .send(text.trim_end_matches(['\r', '\n']).to_owned())
-                .is_err()
-            {
-                break;
-            }
-            line.clear();
-        }
-    });
-    receiver
-}
-
-/// A child's process group.
-struct Group(libc::pid_t);
-
-impl Group {
-    fn of(child: &Child) -> Self {
-        Self(child.id() as libc::pid_t)
-    }
-
-    fn signal(&self, signal: i32) {
-        // SAFETY: killpg takes two integers. The group is our child's own: it
-        // was made with it, and its number is not given again while a member
-        // lives; without members this fails, harmlessly.
-        unsafe { libc::killpg(self.0, signal) };
-    }
-
-    /// Ends what a finished child left running in its group.
-    fn kill(&self) {
-        self.signal(libc::SIGKILL);
-    }
-
-    /// Asks the group to end, gives it ten seconds to put things back, then
-    /// kills it.
-    fn end(&self, child: &mut Child, signal: i32) {
-        self.signal(signal);
-        let start = Instant::now();
-        while start.elapsed() < Duration::from_secs(10) {
-            if !matches!(child.try_wait(), Ok(None)) {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        self.kill();
-        // Only reaps: the child is dead or cannot be helped.
-        let _ = child.wait();
-    }
-}
-
-/// The last lines of an output.
-#[derive(Default)]
-pub struct Tail {
-    lines: std::collections::VecDeque<String>,
-}
-
-impl Tail {
-    /// Adds a line; the oldest goes when there are too many.
-    pub fn push(&mut self, line: &str) {
-        if self.lines.len() == KEPT_LINES {
-            self.lines.pop_front();
-        }
-        self.lines.push_back(line.to_owned());
-    }
-
-    /// The kept lines, each with its newline.
-    pub fn text(&self) -> String {
-        self.lines.iter().fold(String::new(), |mut text, line| {
-            let _ = writeln!(text, "{line}");
-            text
-        })
     }
 }
