@@ -53,7 +53,7 @@ fn no_such_device() -> Result<()> {
         ended
             .status(&[1, 2])?
             .silent()?
-            .says(&[if name.is_empty() { "-d" } else { name }])?;
+            .says(&[if name.is_empty() { "device" } else { name }])?;
     }
     Ok(())
 }

@@ -126,7 +126,7 @@ fn signals_reach_the_group() -> Result<()> {
     let bed = bed()?;
     for signal in ENDING {
         let began = std::time::Instant::now();
-        let command = ["--json", "--", "sh", "-c", "sleep 50 & sleep 51 & wait"];
+        let command = ["--json", "--", "sh", "-c", "sh -c 'sleep 50; true'; true"];
         let running = Call::trace(&bed.node(), &command)?.start()?;
         std::thread::sleep(Duration::from_millis(200));
         running.signal(signal)?;

@@ -34,7 +34,7 @@ fn hostile() -> Vec<Vec<u8>> {
         b"\x1b[2J\x1b]0;title\x07red".to_vec(),
         b"not\xff\xfeutf8".to_vec(),
         b"quote\"back\\slash".to_vec(),
-        b"<script>alert(1)</script>".to_vec(),
+        b"<script>alert(1)<b>".to_vec(),
         "right\u{202e}to\u{2066}left".as_bytes().to_vec(),
         vec![b'l'; 255],
     ]

@@ -66,21 +66,24 @@ fn sqlite_recorder() -> Result<()> {
     )
 }
 
-/// `commit=` moves timer commits only: the fsync logger does not care.
+/// `commit=` moves timer commits only: the fsync logger does not care. It all
+/// ends before the flusher comes for data of 30 seconds.
 fn commit_interval() -> Result<()> {
     let logger = |options: &'static str, count: u64, after: After, pause_ms: u64| {
         std::thread::spawn(move || {
             let bed = Bed::new(Spec::ext4(256).mount(options))?;
-            let steps = append(&bed.path("log"), count, 120, after, pause_ms);
+            let mut steps = append(&bed.path("log"), count, 120, after, pause_ms);
+            // The last commit of the short interval, and rest.
+            steps.push(Step::Sleep { ms: 2500 });
             let (report, _) = traced(&bed, || run("logger", &steps))?;
             Ok::<_, anyhow::Error>(report)
         })
     };
     let running = [
-        logger("commit=1", 330, After::Nothing, 100),
-        logger("commit=30", 330, After::Nothing, 100),
-        logger("commit=5", 30, After::Fsync, 1000),
-        logger("commit=300", 30, After::Fsync, 1000),
+        logger("commit=1", 240, After::Nothing, 100),
+        logger("commit=30", 240, After::Nothing, 100),
+        logger("commit=5", 23, After::Fsync, 1000),
+        logger("commit=300", 23, After::Fsync, 1000),
     ];
     let mut reports = Vec::new();
     for thread in running {
@@ -95,7 +98,7 @@ fn commit_interval() -> Result<()> {
         one.total() >= 5 * thirty.total(),
     )?;
     let timer = one.commits("timer", "count");
-    within(one, "timer commits at 1 s", timer as f64, 12.0..=33.0)?;
+    within(one, "timer commits at 1 s", timer as f64, 10.0..=26.0)?;
     holds(one, "the timer made them all", one.all_commits() == timer)?;
     let change = percent(five.total().abs_diff(hundreds.total()), five.total());
     within(
@@ -106,7 +109,7 @@ fn commit_interval() -> Result<()> {
     )?;
     for report in [five, hundreds] {
         let by_fsync = report.commits_by("fsync", "logger", "log");
-        holds(report, "30 commits, by fsync of the log", by_fsync == 30)?;
+        holds(report, "23 commits, by fsync of the log", by_fsync == 23)?;
         holds(report, "and no other", report.all_commits() == by_fsync)?;
     }
     Ok(())
@@ -211,31 +214,22 @@ fn rank() -> Result<()> {
 fn mmap_database() -> Result<()> {
     let mut bed = bed("noatime")?;
     fill(&bed, "db", 64)?;
-    let stores = |bed: &Bed| {
-        vec![
-            open(bed.path("db"), "rw"),
-            Step::MmapStore {
-                at: 0,
-                stride: 655_360,
-                count: 100,
-                msync: true,
-            },
-        ]
+    let places = |seed| Random {
+        area: 64 << 20,
+        align: 4096,
+        min: 4096,
+        max: 4096,
+        count: 100,
+        seed,
     };
+    let stores = |bed: &Bed| vec![open(bed.path("db"), "rw"), Step::MmapRandom(places(1))];
     let (mapped, _) = traced(&bed, || run("lmdb", &stores(&bed)))?;
     let (written, _) = traced(&bed, || {
         run(
             "pwrites",
             &[
                 open(bed.path("db"), "rw"),
-                Step::Random(Random {
-                    area: 64 << 20,
-                    align: 4096,
-                    min: 4096,
-                    max: 4096,
-                    count: 100,
-                    seed: 2,
-                }),
+                Step::Random(places(2)),
                 Step::Sync(SyncCall::Fsync),
             ],
         )

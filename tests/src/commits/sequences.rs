@@ -149,8 +149,8 @@ fn calls_that_sync_a_file() -> Result<()> {
     seen.are(&[
         on("fsync", "a"),
         on("fdatasync", "b"),
-        on("sync-write", "c"),
-        on("sync-write", "d"),
+        on("write", "c"),
+        on("write", "d"),
         on("msync", "e"),
     ])
 }

@@ -34,10 +34,10 @@ pub fn open(path: &Path, flags: &str) -> Result<File> {
 }
 
 /// Stores of eight bytes through a shared map, then `msync(MS_SYNC)` if asked.
-pub fn mmap_store(file: &File, at: u64, stride: u64, count: u64, msync: bool) -> Result<()> {
+pub fn mmap_store(file: &File, places: &[u64], msync: bool) -> Result<()> {
     use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
     let len = file.metadata()?.len() as usize;
-    if at + (count - 1) * stride + 8 > len as u64 {
+    if places.iter().any(|at| at + 8 > len as u64) {
         bail!("the stores reach past the file's {len} bytes");
     }
     // SAFETY: a fresh map of `len` bytes, kept until munmap; the stores are
@@ -52,9 +52,9 @@ pub fn mmap_store(file: &File, at: u64, stride: u64, count: u64, msync: bool) ->
             file,
             0,
         )?;
-        for index in 0..count {
-            let target = map.cast::<u8>().add((at + index * stride) as usize);
-            target.cast::<u64>().write_unaligned(0x5A5A_0000 + index);
+        for at in places {
+            let target = map.cast::<u8>().add(*at as usize);
+            target.cast::<u64>().write_unaligned(0x5A5A_0000 + at);
         }
         if msync {
             rustix::mm::msync(map, len, MsyncFlags::SYNC)?;

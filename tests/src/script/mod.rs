@@ -62,6 +62,10 @@ pub enum Step {
         count: u64,
         msync: bool,
     },
+    /// Stores of eight bytes at random places of the current file through a
+    /// shared map, then `msync(MS_SYNC)`. Places that ascend would make the
+    /// kernel read ahead into larger folios.
+    MmapRandom(Random),
     Truncate {
         len: u64,
     },

@@ -102,7 +102,13 @@ impl State {
                 count,
                 msync,
             } => {
-                calls::mmap_store(self.file()?, *at, *stride, *count, *msync)?;
+                let places: Vec<u64> = (0..*count).map(|n| at + n * stride).collect();
+                calls::mmap_store(self.file()?, &places, *msync)?;
+            }
+            Step::MmapRandom(random) => {
+                let places = random.places(self.thread).take(random.count as usize);
+                let places: Vec<u64> = places.map(|(at, _)| at).collect();
+                calls::mmap_store(self.file()?, &places, true)?;
             }
             Step::Truncate { len } => self.file()?.set_len(*len)?,
             Step::Fallocate { mode, at, len } => {
