@@ -111,7 +111,6 @@ table! {
     FCE_NBLKS = "ext4/ext4_fc_commit_stop" "nblks",
     FCE_REASON = "ext4/ext4_fc_commit_stop" "reason",
     SFS_DEV = "ext4/ext4_sync_fs" "dev",
-    LAZY_DEV = "ext4/ext4_lazy_itable_init" "dev",
     FREE_DEV = "ext4/ext4_free_inode" "dev",
     FREE_INO = "ext4/ext4_free_inode" "ino",
     FREED_PID = "sched/sched_process_free" "pid",
@@ -156,7 +155,9 @@ table! {
     TASK_PID = "task_struct" "pid",
     TASK_FLAGS = "task_struct" "flags",
     REGS_CALL = "pt_regs" "orig_ax",
+    REGS_SECOND = "pt_regs" "si",
     REGS_CALL_ARM64 = "pt_regs" "syscallno",
+    REGS_ARM64 = "pt_regs" "regs",
 }
 
 /// What the programs are told at load, as read-only data.
@@ -187,6 +188,8 @@ pub struct Config {
     pub reserved: [u8; 2],
     /// Number of the system call `sync_file_range`.
     pub call_sync_file_range: u32,
+    /// Number of the system call `ioctl`.
+    pub call_ioctl: u32,
     /// [`FIELDS`].
     pub tp: [Field; tp::COUNT],
     /// [`BTF_MEMBERS`].
@@ -208,9 +211,10 @@ impl Config {
         loop_callable: 0,
         reserved: [0; 2],
         call_sync_file_range: u32::MAX,
+        call_ioctl: u32::MAX,
         tp: [Field::ABSENT; tp::COUNT],
         btf: [Field::ABSENT; btf::COUNT],
     };
 }
 
-const _: () = assert!(size_of::<Config>() == 44 + 4 * (tp::COUNT + btf::COUNT));
+const _: () = assert!(size_of::<Config>() == 48 + 4 * (tp::COUNT + btf::COUNT));

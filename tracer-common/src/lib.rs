@@ -15,7 +15,7 @@ pub use records::{
     STACK_FRAMES, Waker, waker,
 };
 pub use rows::{
-    AGE_BUCKETS, Edge, Flight, FlightKey, InodeKey, Process, RowKey, RowValue, age_bucket,
+    AGE_BUCKETS, Dirtied, Edge, Flight, FlightKey, InodeKey, Process, RowKey, RowValue, age_bucket,
     age_bucket_floor_ms, control, job, loss, op, path, trig,
 };
 
@@ -24,6 +24,12 @@ pub const ABI_VERSION: u32 = 1;
 
 /// A system call number that stands for an `io_uring` worker.
 pub const CALL_IO_URING: u16 = 0xfff0;
+/// ioctl(FIEMAP).
+pub const CALL_FIEMAP: u16 = 0xfff1;
+/// ioctl(FIFREEZE).
+pub const CALL_FREEZE: u16 = 0xfff2;
+/// ioctl(FITHAW).
+pub const CALL_THAW: u16 = 0xfff3;
 /// No system call: a kernel thread, or a kernel that does not tell.
 pub const CALL_NONE: u16 = 0xffff;
 
@@ -77,5 +83,6 @@ mod pod {
         super::InodeKey,
         super::Process,
         super::Edge,
+        super::Dirtied,
     );
 }

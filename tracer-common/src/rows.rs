@@ -155,8 +155,9 @@ pub struct Flight {
     pub row: RowKey,
     /// Sectors left.
     pub sectors: u32,
-    /// Always zero.
-    pub reserved: u32,
+    /// When it was submitted: monotonic nanoseconds >> 20, about a
+    /// millisecond.
+    pub submitted: u32,
 }
 
 const _: () = assert!(size_of::<Flight>() == 40);
@@ -190,6 +191,34 @@ pub struct Process {
 }
 
 const _: () = assert!(size_of::<Process>() == 32);
+
+/// Writes by one task to one file on one CPU that are not yet in a share.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Dirtied {
+    /// Address of the inode.
+    pub inode: u64,
+    /// Inode number.
+    pub ino: u64,
+    /// The kernel's tick.
+    pub jiffies: u64,
+    /// Bytes gathered.
+    pub bytes: u64,
+    /// Device number of the filesystem.
+    pub dev: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Process.
+    pub tgid: u32,
+    /// Number of the file; 0 while the inode is of no traced device.
+    pub file: u32,
+    /// 1 when the last was a write call, whose folio may become dirty next.
+    pub write: u32,
+    /// Always zero.
+    pub reserved: u32,
+}
+
+const _: () = assert!(size_of::<Dirtied>() == 56);
 
 /// Programs that are counting on one CPU: begun and ended, so that userspace
 /// can read stat while nothing is half counted.

@@ -4,6 +4,7 @@ use crate::{
     classify::{self, Bio},
     complete::{add_control, count_flushes},
     globals::{cfg_get, get, read_kernel, tp, tp_field},
+    inode::bpf_ktime_get_ns_u64,
     maps::{FLIGHTS, device, lose},
 };
 use aya_ebpf::{
@@ -106,7 +107,7 @@ pub fn keep(disk: u16, kind: u8, sector: u64, row: &RowKey, sectors: u32) {
     let flight = Flight {
         row: *row,
         sectors,
-        reserved: 0,
+        submitted: (bpf_ktime_get_ns_u64() >> 20) as u32,
     };
     for slot in 0..SLOTS {
         key.slot = slot;

@@ -130,8 +130,6 @@ fn in_context(bio: &Bio, task: &mut Task) -> RowKey {
         row.fs_dev = task.fast_dev;
         by_job(&mut row, path::JOURNAL, job::FAST_COMMIT, task.sync_call);
         row.dirtier = row.aux;
-    } else if task.lazy != 0 {
-        by_job(&mut row, path::FS, job::LAZY_INIT, CALL_NONE);
     } else if is_superblock(bio) {
         by_job(&mut row, path::FS, job::SUPERBLOCK, current::call());
     } else if bio.meta {
@@ -203,7 +201,10 @@ fn without_context(bio: &Bio, task: Option<&Task>) -> RowKey {
     } else if matches!(task, Some(task) if task.checkpoint != 0) && page::file(bio, &mut row) {
         by_job(&mut row, path::FORCED, job::CHECKPOINT, current::call());
     } else if current::is_kernel_thread() {
-        if !page::delayed(bio, &mut row) {
+        if current::is_lazy_init() {
+            by_job(&mut row, path::FS, job::LAZY_INIT, CALL_NONE);
+            current::note_process();
+        } else if !page::delayed(bio, &mut row) {
             row.path = path::UNATTRIBUTED;
             row.trig = trig::UNKNOWN;
             row.aux = current::tid();

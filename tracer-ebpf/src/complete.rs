@@ -142,7 +142,6 @@ struct Walk {
     slots: u8,
     /// The first slot with a bio of another length than what is left.
     first: u8,
-    reserved: [u8; 2],
 }
 
 /// One turn of the walk: one look-up. Where several bios are in flight on one
@@ -223,7 +222,7 @@ fn walk(completion: &Completion, epoch: u32) {
         cut: Flight {
             row: RowKey::default(),
             sectors: 0,
-            reserved: 0,
+            submitted: 0,
         },
         epoch,
         slots: if control(control::TWINS) == 0 {
@@ -232,7 +231,6 @@ fn walk(completion: &Completion, epoch: u32) {
             SLOTS
         },
         first: NONE,
-        reserved: [0; 2],
     };
     if cfg_get!(loop_callable) != 0 {
         // SAFETY: the callback takes what the helper gives it.

@@ -1,7 +1,7 @@
 //! The current task: its ids, its system call, its context.
 
 use crate::{
-    globals::{cfg_get, get, member},
+    globals::{cfg_get, get, member, read_kernel},
     maps::{MARKED, PROCESSES, TASKS, Task, lose},
 };
 use aya_ebpf::{
@@ -10,7 +10,9 @@ use aya_ebpf::{
         bpf_get_current_cgroup_id, bpf_get_current_comm, bpf_get_current_pid_tgid, generated,
     },
 };
-use tracer_common::{CALL_IO_URING, CALL_NONE, Process, btf, loss};
+use tracer_common::{
+    CALL_FIEMAP, CALL_FREEZE, CALL_IO_URING, CALL_NONE, CALL_THAW, Process, btf, loss,
+};
 
 const PF_IO_WORKER: u64 = 0x10;
 const PF_USER_WORKER: u64 = 0x4000;
@@ -50,10 +52,9 @@ static NO_TASK: Task = Task {
     flushing: 0,
     journal_superblock: 0,
     checkpoint: 0,
-    lazy: 0,
     sync_handle: 0,
     sync_fs: 0,
-    reserved: 0,
+    reserved: [0; 2],
 };
 
 /// Thread id.
@@ -112,6 +113,13 @@ pub fn is_kernel_thread() -> bool {
     matches!(bpf_get_current_comm(), Ok(comm) if comm.starts_with(b"kworker/"))
 }
 
+/// Whether the current task is the thread that initialises inode tables; its
+/// own tracepoint fires after each write (fs/ext4/super.c).
+#[inline(always)]
+pub fn is_lazy_init() -> bool {
+    matches!(bpf_get_current_comm(), Ok(comm) if comm.starts_with(b"ext4lazyinit"))
+}
+
 /// The system call that the current task is in, also on its way back to user
 /// space (which is where umount does its work).
 #[inline(always)]
@@ -129,10 +137,27 @@ pub fn call() -> u16 {
     // SAFETY: the helpers have no preconditions; the registers of a user
     // task are always there.
     let regs = unsafe { generated::bpf_task_pt_regs(generated::bpf_get_current_task_btf()) } as u64;
-    if member(btf::REGS_CALL).present() {
-        get(regs, btf::REGS_CALL) as u16
+    let (number, request) = if member(btf::REGS_CALL).present() {
+        (btf::REGS_CALL, get(regs, btf::REGS_SECOND))
     } else {
-        get(regs, btf::REGS_CALL_ARM64) as u16
+        let second = u64::from(member(btf::REGS_ARM64).offset) + 8;
+        (btf::REGS_CALL_ARM64, read_kernel::<u64>(regs + second))
+    };
+    let number = get(regs, number) as u16;
+    if u32::from(number) == cfg_get!(call_ioctl) {
+        return ioctl(request as u32);
+    }
+    number
+}
+
+/// Requests of ioctl that write (include/uapi/linux/fs.h).
+#[inline(always)]
+fn ioctl(request: u32) -> u16 {
+    match request {
+        0xc020_660b => CALL_FIEMAP,
+        0xc004_5877 => CALL_FREEZE,
+        0xc004_5878 => CALL_THAW,
+        _ => cfg_get!(call_ioctl) as u16,
     }
 }
 

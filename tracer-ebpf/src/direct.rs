@@ -49,6 +49,7 @@ pub fn raw_dio_begin(ctx: RawTracePointContext) -> i32 {
     // The usual case, the file of the last call, costs two reads.
     if task.dio_inode == address && get(address, btf::INODE_INO) == task.dio_ino {
         task.dio_left = bytes;
+        task.dio_call = current::call();
         return 0;
     }
     let (dev, ino) = identity(address);

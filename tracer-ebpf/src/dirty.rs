@@ -15,7 +15,7 @@ use aya_ebpf::{
     macros::{raw_tracepoint, tracepoint},
     programs::{RawTracePointContext, TracePointContext},
 };
-use tracer_common::{btf, tp as f};
+use tracer_common::{Dirtied, btf, tp as f};
 
 #[inline(always)]
 fn jiffies() -> u64 {
@@ -53,7 +53,7 @@ fn dirtied_at(address: u64, bytes: u64, by: By) {
             return;
         }
     }
-    inode::add_share(cache.file, cache.tgid, cache.bytes);
+    flush(cache);
     cache.inode = address;
     cache.tid = tid;
     cache.jiffies = now;
@@ -77,7 +77,22 @@ fn dirtied_at(address: u64, bytes: u64, by: By) {
     inode::dirtied(entry);
     cache.tgid = current::tgid();
     cache.file = entry.file;
+    cache.dev = dev;
+    cache.ino = ino;
     cache.bytes = bytes;
+}
+
+/// Books the bytes gathered so far to the stretch that they belong to.
+#[inline(always)]
+fn flush(cache: &Dirtied) {
+    if cache.file == 0 || cache.bytes == 0 {
+        return;
+    }
+    if let Some(entry) = inode::known(cache.dev, cache.ino) {
+        if entry.file == cache.file {
+            inode::add_bytes(entry, cache.tgid, cache.bytes);
+        }
+    }
 }
 
 /// The plain tracepoints know the inode by number only.
@@ -88,7 +103,7 @@ fn dirtied_by_number(dev: u32, ino: u64, bytes: u64) {
     }
     if let Some(entry) = inode::entry(dev, ino, 0) {
         inode::dirtied(entry);
-        inode::add_share(entry.file, current::tgid(), bytes);
+        inode::add_bytes(entry, current::tgid(), bytes);
     }
 }
 

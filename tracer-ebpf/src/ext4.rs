@@ -230,16 +230,6 @@ pub fn tp_sync_fs(ctx: TracePointContext) -> u32 {
 }
 
 #[tracepoint]
-pub fn tp_lazy_itable_init(ctx: TracePointContext) -> u32 {
-    if device(tp(&ctx, f::LAZY_DEV) as u32).is_some() {
-        if let Some(task) = current::context_or_new() {
-            task.lazy = 1;
-        }
-    }
-    0
-}
-
-#[tracepoint]
 pub fn tp_free_inode(ctx: TracePointContext) -> u32 {
     let dev = tp(&ctx, f::FREE_DEV) as u32;
     if device(dev).is_some() {

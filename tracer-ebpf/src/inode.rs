@@ -37,6 +37,7 @@ pub fn entry(dev: u32, ino: u64, inode: u64) -> Option<&'static mut Inode> {
         owner: 0,
         first_ns: 0,
         last_ns: 0,
+        bytes: 0,
         before_owner: 0,
         aux: 0,
         before_first: 0,
@@ -79,7 +80,9 @@ pub fn dirtied(inode: &mut Inode) {
     if inode.owner == 0 {
         inode.owner = tgid;
         inode.first_ns = now;
-    } else if inode.owner != tgid {
+        inode.bytes = 0;
+    } else if inode.owner != tgid && inode.owner != RowKey::SHARED {
+        add_share(inode.file, inode.owner, inode.bytes);
         inode.owner = RowKey::SHARED;
     }
     inode.last_ns = now;
@@ -101,9 +104,22 @@ pub fn begin_write(inode: &mut Inode, task: &mut Task) {
     task.pages_last = inode.before_last;
 }
 
+/// Bytes that a process dirtied. Shares count only while several processes
+/// have dirtied the same stretch; a single owner needs none.
+#[inline(always)]
+pub fn add_bytes(inode: &mut Inode, tgid: u32, bytes: u64) {
+    if inode.owner == tgid {
+        inode.bytes += bytes;
+    } else if inode.owner == RowKey::SHARED
+        || inode.owner == 0 && inode.before_owner == RowKey::SHARED
+    {
+        add_share(inode.file, tgid, bytes);
+    }
+}
+
 /// Adds dirtied bytes to a process's share of a file.
 #[inline(always)]
-pub fn add_share(file: u32, tgid: u32, bytes: u64) {
+fn add_share(file: u32, tgid: u32, bytes: u64) {
     if bytes == 0 || file == 0 {
         return;
     }

@@ -7,8 +7,8 @@ use aya_ebpf::{
 };
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 use tracer_common::{
-    AGE_BUCKETS, CommitRecord, DeviceInfo, Edge, Flight, FlightKey, InodeKey, Process, RowKey,
-    RowValue, Waker, control, loss, path,
+    AGE_BUCKETS, CommitRecord, DeviceInfo, Dirtied, Edge, Flight, FlightKey, InodeKey, Process,
+    RowKey, RowValue, Waker, control, loss, path,
 };
 
 /// What a task is inside of.
@@ -61,13 +61,11 @@ pub struct Task {
     pub journal_superblock: u8,
     /// A checkpoint was made in this task since its last handle.
     pub checkpoint: u8,
-    /// The lazy-init thread.
-    pub lazy: u8,
     /// The last handle was synchronous.
     pub sync_handle: u8,
     /// `ext4_sync_fs` was called since the last sync of a file.
     pub sync_fs: u8,
-    pub reserved: u8,
+    pub reserved: [u8; 2],
 }
 
 /// An inode, and who dirtied it since it was last written back.
@@ -79,6 +77,8 @@ pub struct Inode {
     pub owner: u32,
     pub first_ns: u64,
     pub last_ns: u64,
+    /// Bytes that a single owner dirtied.
+    pub bytes: u64,
     /// The stretch before: what a write-back now carries.
     pub before_owner: u32,
     /// Context of the last write-back, for bios that a worker submits later.
@@ -112,21 +112,6 @@ pub struct Journal {
     /// Last transaction that was committed.
     pub last_tid: u32,
     pub reserved: u32,
-}
-
-/// Writes by one task to one file on one CPU, not yet in [`SHARES`].
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Dirtied {
-    pub inode: u64,
-    pub jiffies: u64,
-    pub bytes: u64,
-    pub tid: u32,
-    pub tgid: u32,
-    /// 0 while the inode is of no traced device.
-    pub file: u32,
-    /// The last was a write call, whose folio may become dirty next.
-    pub write: u32,
 }
 
 /// Who queued work for the flusher.

@@ -136,7 +136,7 @@ fn of_sync_call(call: u16) -> CommitTrigger {
     match calls::name(call) {
         Some("umount2") => CommitTrigger::Umount,
         Some("mount" | "fsconfig" | "mount_setattr") => CommitTrigger::Remount,
-        Some("ioctl") => CommitTrigger::Freeze,
+        Some("freeze" | "thaw") => CommitTrigger::Freeze,
         Some("fsync" | "fdatasync") => CommitTrigger::Fsync,
         _ => CommitTrigger::Sync,
     }

@@ -59,6 +59,13 @@ impl Dirty {
     }
 }
 
+/// How far the counters may be off, in bytes: each CPU keeps up to a batch of
+/// pages of both to itself (`WB_STAT_BATCH`, include/linux/backing-dev.h).
+pub fn error_bytes(cpus: u64) -> u64 {
+    let batch = 8 * (1 + u64::from(cpus.max(1).ilog2()));
+    2 * batch * cpus * rustix::param::page_size() as u64
+}
+
 /// `BdiReclaimable:    4 kB`.
 fn parse(text: &str) -> Option<DirtyBytes> {
     let kilobytes = |key: &str| {

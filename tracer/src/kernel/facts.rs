@@ -62,7 +62,8 @@ impl KernelFacts {
             call_readable: false,
         };
         facts.config.own_pid = std::process::id();
-        facts.config.call_sync_file_range = sync_file_range_number();
+        facts.config.call_sync_file_range = libc::SYS_sync_file_range as u32;
+        facts.config.call_ioctl = libc::SYS_ioctl as u32;
         for (place, (event, field)) in facts.config.tp.iter_mut().zip(FIELDS) {
             let found = facts
                 .formats
@@ -150,8 +151,4 @@ impl Facts for KernelFacts {
 fn owned(arguments: Vec<Option<&str>>) -> Vec<Option<String>> {
     let names = arguments.into_iter();
     names.map(|name| name.map(str::to_owned)).collect()
-}
-
-fn sync_file_range_number() -> u32 {
-    libc::SYS_sync_file_range as u32
 }

@@ -84,6 +84,8 @@ pub struct Edges {
 
 /// How long to look for a moment without completions where the ledger ends.
 pub const PATIENT: Duration = Duration::from_millis(500);
+/// Between two attempts.
+const BETWEEN: Duration = Duration::from_micros(100);
 /// The same within a run, where it only bounds what a vanished device costs.
 pub const HASTY: Duration = Duration::from_micros(300);
 
@@ -114,25 +116,31 @@ impl Edges {
     pub fn turn(&self, disks: &[Disk], patience: Duration) -> EdgeReading {
         let until = Instant::now() + patience;
         loop {
-            let (begun, ended) = self.sums();
+            // A crossed attempt costs an epoch, and rows: wait for a moment
+            // when nothing is being counted.
+            let (mut begun, mut ended) = self.sums();
+            while begun != ended && Instant::now() < until {
+                std::hint::spin_loop();
+                (begun, ended) = self.sums();
+            }
             let epoch = self.bump();
             let stats: Vec<_> = disks.iter().map(Disk::stat).collect();
             let (begun_after, ended_after) = self.sums();
-            let reading = EdgeReading {
-                epoch,
-                at: Instant::now(),
-                stats,
-                blurred_by: begun_after - ended,
-            };
             let quiet = begun == ended && begun_after == begun && ended_after == ended;
             // Without a quiet moment the last attempt stands, and says so.
             if quiet || Instant::now() > until {
-                return reading;
+                return EdgeReading {
+                    epoch,
+                    at: Instant::now(),
+                    stats,
+                    blurred_by: begun_after - ended,
+                };
             }
-            std::hint::spin_loop();
+            std::thread::sleep(BETWEEN);
         }
     }
 
+    /// Begins a new epoch.
     fn bump(&self) -> u32 {
         let epoch = self.control.read(control::EPOCH as usize) + 1;
         self.control.write(control::EPOCH as usize, epoch);

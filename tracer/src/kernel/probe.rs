@@ -8,7 +8,12 @@ use aya::{
     programs::{ProgramError, RawTracePoint, TracePoint},
 };
 use std::io;
-use tracer_common::{AGE_BUCKETS, DeviceInfo, Process, RowKey, RowValue, loss, path};
+use tracer_common::{
+    AGE_BUCKETS, DeviceInfo, Dirtied, Flight, FlightKey, Process, RowKey, RowValue, loss, path,
+};
+
+/// Longer than a bio may wait in a task's plug before it is in flight.
+const UNSEEN_MS: u32 = 100;
 
 /// The object that `cargo xtask build` made.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(env!("WRITEPATH_BPF_OBJECT"));
@@ -56,6 +61,7 @@ pub struct Probe {
     /// Every hook.
     pub hooks: Vec<Attached>,
     ring: RingBuf<MapData>,
+    cpus: usize,
 }
 
 fn map_error(map: &'static str) -> impl Fn(aya::maps::MapError) -> ProbeError {
@@ -119,7 +125,13 @@ impl Probe {
             edges,
             hooks: Vec::new(),
             ring,
+            cpus,
         })
+    }
+
+    /// CPUs that may run programs.
+    pub fn cpus(&self) -> usize {
+        self.cpus
     }
 
     /// Attaches what the plan says, best alternative first.
@@ -215,6 +227,38 @@ impl Probe {
         Ok(taken)
     }
 
+    /// Takes bios of a disk that were submitted long ago, although the disk
+    /// has nothing in flight: they completed, and no program was run for it.
+    ///
+    /// The kernel runs no program where one of the same kind was interrupted,
+    /// and a hardened one may keep programs out of chosen tasks, also when an
+    /// interrupt finds them on the CPU.
+    pub fn take_unseen(&mut self, disk: u16) -> Result<Vec<(RowKey, RowValue)>, ProbeError> {
+        let map = self.map_mut("FLIGHTS")?;
+        let mut flights: HashMap<_, FlightKey, Flight> =
+            HashMap::try_from(map).map_err(map_error("FLIGHTS"))?;
+        let now = (monotonic_ns() >> 20) as u32;
+        let old: Vec<(FlightKey, Flight)> = flights
+            .iter()
+            .filter_map(Result::ok)
+            .filter(|(key, flight)| {
+                key.disk == disk && now.wrapping_sub(flight.submitted) > UNSEEN_MS
+            })
+            .collect();
+        let mut rows = Vec::new();
+        for (key, flight) in old {
+            if flights.remove(&key).is_ok() {
+                let value = RowValue {
+                    sectors: flight.sectors.into(),
+                    bios: 1,
+                    flushes: 0,
+                };
+                rows.push((flight.row, value));
+            }
+        }
+        Ok(rows)
+    }
+
     /// Hands every record of the ring to `take`.
     pub fn drain_ring(&mut self, mut take: impl FnMut(&[u8])) {
         while let Some(record) = self.ring.next() {
@@ -244,11 +288,20 @@ impl Probe {
             return Ok(Vec::new());
         };
         let shares: HashMap<_, u64, u64> = HashMap::try_from(map).map_err(map_error("SHARES"))?;
-        Ok(shares
+        let mut found: Vec<((u32, u32), u64)> = shares
             .iter()
             .filter_map(Result::ok)
             .map(|(key, bytes)| (((key >> 32) as u32, key as u32), bytes))
-            .collect())
+            .collect();
+        // What CPUs have gathered and not yet booked.
+        if let Some(map) = self.ebpf.map("DIRTIED") {
+            let gathered: PerCpuArray<_, Dirtied> =
+                PerCpuArray::try_from(map).map_err(map_error("DIRTIED"))?;
+            let gathered = gathered.get(&0, 0).map_err(map_error("DIRTIED"))?;
+            let of_file = gathered.iter().filter(|dirtied| dirtied.file != 0);
+            found.extend(of_file.map(|dirtied| ((dirtied.file, dirtied.tgid), dirtied.bytes)));
+        }
+        Ok(found)
     }
 
     /// Processes as the programs first saw them.

@@ -1,6 +1,6 @@
 //! Names of the system calls that write, on this architecture.
 
-use tracer_common::{CALL_IO_URING, CALL_NONE};
+use tracer_common::{CALL_FIEMAP, CALL_FREEZE, CALL_IO_URING, CALL_NONE, CALL_THAW};
 
 macro_rules! calls {
     ($($number:ident $name:literal),+ $(,)?) => {
@@ -45,6 +45,9 @@ pub fn name(call: u16) -> Option<&'static str> {
     match call {
         CALL_NONE => None,
         CALL_IO_URING => Some("io_uring"),
+        CALL_FIEMAP => Some("fiemap"),
+        CALL_FREEZE => Some("freeze"),
+        CALL_THAW => Some("thaw"),
         call => CALLS
             .iter()
             .chain(OLD)

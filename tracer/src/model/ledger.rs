@@ -216,6 +216,8 @@ pub struct DeviceLedger {
     pub in_flight_before: u64,
     /// What is left of the equation.
     pub residual: i64,
+    /// Sectors whose completion no program saw; part of their rows.
+    pub sectors_unseen: u64,
     /// Completions that passed while stat was read at an edge; 0 exact.
     pub edge_completions: u64,
     /// Sectors written as zeroes; part of sectors written.
@@ -232,6 +234,8 @@ pub struct DeviceLedger {
     pub sectors_failed: u64,
     /// Page cache that the device has not got yet, in bytes.
     pub still_dirty_bytes: Option<u64>,
+    /// How far that may be off: the kernel keeps it in batches per CPU.
+    pub still_dirty_error_bytes: Option<u64>,
     /// Seconds until it would have it at this run's rate.
     pub drain_eta_s: Option<f64>,
     /// Why `still_dirty_bytes` is missing.

@@ -75,6 +75,7 @@ struct Device {
     sectors_unattributed: u64,
     in_flight_before: u64,
     residual: i64,
+    sectors_unseen: u64,
     edge_completions: u64,
     sectors_zeroed: u64,
     sectors_discarded: u64,
@@ -83,6 +84,7 @@ struct Device {
     failed: u64,
     sectors_failed: u64,
     still_dirty_bytes: Option<u64>,
+    still_dirty_error_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     still_dirty_missing: Option<String>,
     drain_eta_s: Option<f64>,
@@ -405,6 +407,16 @@ fn cut<T>(rows: Vec<T>, top: Option<usize>, rest: impl Fn(&[T]) -> T) -> Vec<T> 
     }
 }
 
+fn sum_paths<'a>(rows: impl Iterator<Item = &'a JsonPathSectors>) -> Vec<JsonPathSectors> {
+    let mut sums: BTreeMap<&'static str, u64> = BTreeMap::new();
+    for row in rows {
+        *sums.entry(row.path).or_default() += row.sectors;
+    }
+    sums.into_iter()
+        .map(|(path, sectors)| JsonPathSectors { path, sectors })
+        .collect()
+}
+
 fn device(ledger: &DeviceLedger, options: Options) -> Device {
     let classes = [
         Class::Async,
@@ -424,6 +436,7 @@ fn device(ledger: &DeviceLedger, options: Options) -> Device {
         sectors_unattributed: ledger.sectors_unattributed,
         in_flight_before: ledger.in_flight_before,
         residual: ledger.residual,
+        sectors_unseen: ledger.sectors_unseen,
         edge_completions: ledger.edge_completions,
         sectors_zeroed: ledger.sectors_zeroed,
         sectors_discarded: ledger.sectors_discarded,
@@ -432,6 +445,7 @@ fn device(ledger: &DeviceLedger, options: Options) -> Device {
         failed: ledger.failed,
         sectors_failed: ledger.sectors_failed,
         still_dirty_bytes: ledger.still_dirty_bytes,
+        still_dirty_error_bytes: ledger.still_dirty_error_bytes,
         still_dirty_missing: ledger.still_dirty_missing.clone(),
         drain_eta_s: ledger.drain_eta_s,
         vanished: ledger.vanished,
@@ -447,7 +461,7 @@ fn device(ledger: &DeviceLedger, options: Options) -> Device {
             ino: None,
             fs_dev: None,
             sectors: tail.iter().map(|row| row.sectors).sum(),
-            paths: Vec::new(),
+            paths: sum_paths(tail.iter().flat_map(|row| &row.paths)),
             dirtiers: Vec::new(),
         }),
         dirtiers: cut(dirtiers, options.top, |tail| JsonDirtier {
@@ -460,7 +474,7 @@ fn device(ledger: &DeviceLedger, options: Options) -> Device {
             in_command: false,
             exited: false,
             sectors: tail.iter().map(|row| row.sectors).sum(),
-            paths: Vec::new(),
+            paths: sum_paths(tail.iter().flat_map(|row| &row.paths)),
         }),
         age_us: ledger.ages.iter().map(Into::into).collect(),
         flush_requests: ledger.flush_requests.iter().map(Into::into).collect(),

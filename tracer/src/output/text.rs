@@ -145,6 +145,9 @@ fn beside(out: &mut dyn Write, ledger: &DeviceLedger) -> io::Result<()> {
     match (ledger.still_dirty_bytes, &ledger.still_dirty_missing) {
         (Some(dirty), _) => {
             write!(out, "  still dirty {}", bytes(dirty))?;
+            if let Some(error) = ledger.still_dirty_error_bytes {
+                write!(out, " (± {})", bytes(error))?;
+            }
             if let Some(eta) = ledger.drain_eta_s {
                 write!(out, ", {eta:.1} s at this rate")?;
             }

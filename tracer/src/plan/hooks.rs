@@ -450,15 +450,6 @@ pub const HOOKS: &[Hook] = &[
         "sync and umount are told by the stack alone",
         &[plain("tp_sync_fs", &["ext4/ext4_sync_fs"])],
     ),
-    ext4(
-        "lazy init",
-        Answer::Paths,
-        "lazy init counts as raw",
-        &[plain(
-            "tp_lazy_itable_init",
-            &["ext4/ext4_lazy_itable_init"],
-        )],
-    ),
     core(
         "bios cut",
         Answer::Sectors,

@@ -8,6 +8,7 @@ use crate::{
     },
     kernel::{
         block::{DevNumber, DiskStat},
+        debugfs::error_bytes,
         mapped::{EdgeReading, PATIENT},
         processes,
     },
@@ -46,6 +47,7 @@ impl Session {
         let reading = self.probe.edges.turn(&self.disks, PATIENT);
         let blurred = reading.blurred_by.max(self.began.blurred_by);
         self.take(reading)?;
+        let unseen = self.take_unseen()?;
         self.read_ring();
         self.accounts.settle(last);
         names::refresh(&self.probe, &mut self.names)?;
@@ -69,6 +71,7 @@ impl Session {
                 dev: disk.dev.to_string(),
                 vanished: self.vanished && !disk.exists(),
                 edge_completions: blurred,
+                sectors_unseen: unseen[index],
                 ..DeviceLedger::default()
             };
             summary::fill(&mut ledger, index as u16, &self.accounts, &context, filter);
@@ -91,6 +94,20 @@ impl Session {
             command: None,
             devices,
         })
+    }
+
+    /// Books bios that completed unseen; sectors of each disk.
+    fn take_unseen(&mut self) -> Result<Vec<u64>, SessionError> {
+        let mut sectors = vec![0; self.disks.len()];
+        for (index, sum) in sectors.iter_mut().enumerate() {
+            let idle = matches!(&self.last.stats[index], Ok(stat) if stat.in_flight == 0);
+            if idle {
+                let rows = self.probe.take_unseen(index as u16)?;
+                *sum = rows.iter().map(|(_, value)| value.sectors).sum();
+                self.accounts.take_rows(rows);
+            }
+        }
+        Ok(sectors)
     }
 
     /// Page cache that the devices have not got yet, in bytes.
@@ -125,7 +142,11 @@ impl Session {
     fn shares(&self) -> Result<HashMap<u32, Vec<(u32, u64)>>, SessionError> {
         let mut shares: HashMap<u32, Vec<(u32, u64)>> = HashMap::new();
         for ((file, pid), bytes) in self.probe.shares()? {
-            shares.entry(file).or_default().push((pid, bytes));
+            let of_file = shares.entry(file).or_default();
+            match of_file.iter_mut().find(|(known, _)| *known == pid) {
+                Some((_, sum)) => *sum += bytes,
+                None => of_file.push((pid, bytes)),
+            }
         }
         for of_file in shares.values_mut() {
             of_file.sort_unstable();
@@ -144,6 +165,7 @@ impl Session {
             Ok(bytes) => {
                 let left = bytes.dirty + bytes.writeback;
                 ledger.still_dirty_bytes = Some(left);
+                ledger.still_dirty_error_bytes = Some(error_bytes(self.probe.cpus() as u64));
                 let rate = ledger.sectors_written as f64 * 512.0 / duration_s.max(1e-9);
                 if left > 0 && rate > 0.0 {
                     ledger.drain_eta_s = Some(left as f64 / rate);
