@@ -226,7 +226,7 @@ fn class_of(path: &str) -> Option<&'static str> {
         "fsync" | "direct" | "forced" | "raw" => Some("sync"),
         "journal" | "ordered" => Some("journal"),
         "metadata" => Some("metadata"),
-        "fs" | "unattributed" => Some("other"),
+        "fs" | "other" | "unattributed" | "in_flight_before" => Some("other"),
         _ => None,
     }
 }
@@ -301,6 +301,12 @@ impl Check<'_> {
             format!("sum of paths, {paths}, is {known} (or with unattributed {counted})"),
             paths == known || paths == counted,
         );
+        for (class, sectors) in report.device()["classes"].as_object().into_iter().flatten() {
+            let rows = report.rows("paths").iter();
+            let of_class = rows.filter(|row| row["class"] == class.as_str());
+            let sum: u64 = of_class.map(|row| number(row, "sectors")).sum();
+            self.eq(format!("class {class}"), sectors.as_u64(), Some(sum));
+        }
         for value in report.rows("paths") {
             let (path, op) = (text(value, "path"), text(value, "op"));
             let class = text(value, "class");
