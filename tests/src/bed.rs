@@ -19,13 +19,15 @@ use crate::knob::{self, Knob};
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// What the image lies on.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Backing {
     /// A file below the test directory, direct I/O.
     Disk,
     /// A file in ramfs, which knows no fallocate: the loop device then has
     /// neither discard nor write-zeroes.
     Ramfs,
+    /// A file in this directory, through the page cache.
+    Dir(PathBuf),
     /// A sparse file in a tmpfs of so many MiB: writes fail when it is full.
     Tmpfs(u64),
 }
@@ -142,10 +144,14 @@ impl Bed {
         let dir = harness::run_dir().join(format!("bed{number}"));
         let mnt = dir.join("mnt");
         fs::create_dir_all(&mnt).with_context(|| format!("creating {}", mnt.display()))?;
-        let store = dir.join("store");
+        let mut store = dir.join("store");
         fs::create_dir_all(&store)?;
-        let own_mount = match spec.backing {
+        let own_mount = match &spec.backing {
             Backing::Disk => false,
+            Backing::Dir(other) => {
+                other.clone_into(&mut store);
+                false
+            }
             Backing::Ramfs => mount_memory("ramfs", &store, "")?,
             Backing::Tmpfs(mib) => mount_memory("tmpfs", &store, &format!("size={mib}m"))?,
         };

@@ -338,6 +338,8 @@ pub fn run_one(tests: &[Test], name: &str) -> ExitCode {
         eprintln!("no test {name}");
         return ExitCode::from(2);
     };
+    // Started as /proc/self/exe; reports should name something better.
+    let _ = rustix::thread::set_name(c"kernel-tests");
     let result = clean::private_mounts().and_then(|()| (test.body)());
     let _ = std::io::stdout().flush();
     match result {

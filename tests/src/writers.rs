@@ -3,8 +3,10 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
@@ -33,8 +35,20 @@ pub struct Writer {
 impl Writer {
     /// Starts a process named `comm` (15 bytes at most) with these steps.
     pub fn spawn(comm: &str, steps: &[Step]) -> Result<Writer> {
+        Writer::start(comm, steps, Command::new("/proc/self/exe"))
+    }
+
+    /// The same in a process group of its own: it lives on when the test is
+    /// killed, for as long as it takes to see that its standard input ended.
+    pub fn spawn_apart(comm: &str, steps: &[Step]) -> Result<Writer> {
+        let mut command = Command::new("/proc/self/exe");
+        command.process_group(0);
+        Writer::start(comm, steps, command)
+    }
+
+    fn start(comm: &str, steps: &[Step], mut command: Command) -> Result<Writer> {
         ensure!(comm.len() <= 15, "the kernel would cut the name {comm}");
-        let mut child = Command::new("/proc/self/exe")
+        let mut child = command
             .args(["writer", comm])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -85,6 +99,12 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
+        // Its end may be all that it needs to tidy up.
+        self.stdin = None;
+        let end = Instant::now() + Duration::from_secs(1);
+        while Instant::now() < end && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = self.child.kill();
             let _ = self.child.wait();

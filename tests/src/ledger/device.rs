@@ -144,7 +144,7 @@ fn raw() -> Result<()> {
 /// fallocate, so a loop device on it cannot.
 fn lazy_init(backing: Backing) -> Result<()> {
     let spec = Spec::ext4(300).mkfs("-N 32768").mount("init_itable=0");
-    let mut bed = Bed::unmounted(spec.lazy().backing(backing))?;
+    let mut bed = Bed::unmounted(spec.lazy().backing(backing.clone()))?;
     let zeroes = bed.queue_file("write_zeroes_max_bytes");
     let can_zero = crate::knob::read(&zeroes)? != "0";
     ensure!(

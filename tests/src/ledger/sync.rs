@@ -220,17 +220,17 @@ fn sync_range() -> Result<()> {
     ];
     let (writer, report) = traced(&bed, || writers::run("streamer", &steps))?;
     let row = report.file(bed.ino("stream")?);
+    // The call writes whole folios: a few blocks past its range.
+    let ranged = row.path("fsync");
+    let later = row.path("writeback");
     let mut check = report.closed();
-    check.eq("by fsync", row.path("fsync"), 71 * BLOCK_SECTORS);
-    check.eq(
-        "later by writeback",
-        row.path("writeback"),
-        23 * BLOCK_SECTORS,
-    );
+    let asked = 71 * BLOCK_SECTORS..=83 * BLOCK_SECTORS;
+    check.is(format!("{ranged} by fsync"), asked.contains(&ranged));
+    check.eq("each block once", ranged + later, 94 * BLOCK_SECTORS);
     let trigger = report.trigger("fsync", "sync_file_range");
-    check.eq("by sync_file_range", trigger, 71 * BLOCK_SECTORS);
-    check.dirtier_by(&writer, "fsync", 71 * BLOCK_SECTORS);
-    check.dirtier_by(&writer, "writeback", 23 * BLOCK_SECTORS);
+    check.eq("by sync_file_range", trigger, ranged);
+    check.dirtier_by(&writer, "fsync", ranged);
+    check.dirtier_by(&writer, "writeback", later);
     check.done()
 }
 

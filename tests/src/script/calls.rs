@@ -134,6 +134,22 @@ pub fn sync_file_range(fd: i32, at: i64, len: i64, flags: u32) -> Result<()> {
     done(result as i32)
 }
 
+/// FIFREEZE: writes everything back, then lets nobody write.
+pub fn freeze(fd: i32) -> Result<()> {
+    let mut unused = 0_u32;
+    // SAFETY: the request ignores its argument.
+    unsafe { ioctl(fd, FIFREEZE, &raw mut unused)? };
+    Ok(())
+}
+
+/// FITHAW
+pub fn thaw(fd: i32) -> Result<()> {
+    let mut unused = 0_u32;
+    // SAFETY: the request ignores its argument.
+    unsafe { ioctl(fd, FITHAW, &raw mut unused)? };
+    Ok(())
+}
+
 /// struct fiemap with room for no extents: asks only how many there are.
 pub fn fiemap_sync(fd: i32) -> Result<()> {
     const FIEMAP_FLAG_SYNC: u64 = 1;
@@ -144,8 +160,8 @@ pub fn fiemap_sync(fd: i32) -> Result<()> {
     Ok(())
 }
 
-pub const FIFREEZE: u32 = 0xC004_5877;
-pub const FITHAW: u32 = 0xC004_5878;
+const FIFREEZE: u32 = 0xC004_5877;
+const FITHAW: u32 = 0xC004_5878;
 pub const FITRIM: u32 = 0xC018_5879;
 pub const BLKDISCARD: u32 = 0x1277;
 pub const BLKZEROOUT: u32 = 0x127F;

@@ -88,6 +88,9 @@ pub enum Step {
     FiemapSync,
     /// FIFREEZE, then FITHAW, of the filesystem of the current file.
     FreezeThaw,
+    /// FIFREEZE of the filesystem of the current file; says `frozen`; FITHAW
+    /// when a byte arrives on standard input, or its end.
+    Frozen,
     /// FITRIM of the whole filesystem of the current file.
     Trim,
     /// BLKDISCARD or BLKZEROOUT of a range of the current file, a device.

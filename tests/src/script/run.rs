@@ -132,12 +132,16 @@ impl State {
             }
             Step::FiemapSync => calls::fiemap_sync(self.fd()?)?,
             Step::FreezeThaw => {
-                let mut unused = 0_u32;
-                // SAFETY: both requests ignore their argument.
-                unsafe {
-                    ioctl(self.fd()?, calls::FIFREEZE, &raw mut unused)?;
-                    ioctl(self.fd()?, calls::FITHAW, &raw mut unused)?;
-                }
+                calls::freeze(self.fd()?)?;
+                calls::thaw(self.fd()?)?;
+            }
+            Step::Frozen => {
+                calls::freeze(self.fd()?)?;
+                println!("frozen");
+                // Whatever happens to the test: thaw.
+                let _ = std::io::stdout().flush();
+                let _ = std::io::stdin().read(&mut [0]);
+                calls::thaw(self.fd()?)?;
             }
             Step::Trim => {
                 let mut range = [0_u64, u64::MAX, 0];
