@@ -106,6 +106,7 @@ table! {
     JCKPT_DEV = "jbd2/jbd2_checkpoint" "dev",
     JH_DEV = "jbd2/jbd2_handle_stats" "dev",
     JH_SYNC = "jbd2/jbd2_handle_stats" "sync",
+    JH_DIRTIED = "jbd2/jbd2_handle_stats" "dirtied_blocks",
     FCS_DEV = "ext4/ext4_fc_commit_start" "dev",
     FCE_DEV = "ext4/ext4_fc_commit_stop" "dev",
     FCE_NBLKS = "ext4/ext4_fc_commit_stop" "nblks",
@@ -190,6 +191,10 @@ pub struct Config {
     pub call_sync_file_range: u32,
     /// Number of the system call `ioctl`.
     pub call_ioctl: u32,
+    /// Number of the system call `mount`.
+    pub call_mount: u32,
+    /// Number of the system call `fsconfig`.
+    pub call_fsconfig: u32,
     /// [`FIELDS`].
     pub tp: [Field; tp::COUNT],
     /// [`BTF_MEMBERS`].
@@ -212,9 +217,11 @@ impl Config {
         reserved: [0; 2],
         call_sync_file_range: u32::MAX,
         call_ioctl: u32::MAX,
+        call_mount: u32::MAX,
+        call_fsconfig: u32::MAX,
         tp: [Field::ABSENT; tp::COUNT],
         btf: [Field::ABSENT; btf::COUNT],
     };
 }
 
-const _: () = assert!(size_of::<Config>() == 48 + 4 * (tp::COUNT + btf::COUNT));
+const _: () = assert!(size_of::<Config>() == 56 + 4 * (tp::COUNT + btf::COUNT));

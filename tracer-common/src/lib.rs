@@ -11,8 +11,8 @@ mod rows;
 
 pub use fields::{BTF_MEMBERS, Config, FIELDS, Field, btf, tp};
 pub use records::{
-    CommitRecord, FastCommitRecord, NAME_BYTES, NameRecord, REC_COMMIT, REC_FAST_COMMIT, REC_NAME,
-    STACK_FRAMES, Waker, waker,
+    CommitRecord, FastCommitRecord, FreedRecord, NAME_BYTES, NameRecord, REC_COMMIT,
+    REC_FAST_COMMIT, REC_FREED, REC_NAME, STACK_FRAMES, Waker, waker,
 };
 pub use rows::{
     AGE_BUCKETS, Dirtied, Edge, Flight, FlightKey, InodeKey, Process, RowKey, RowValue, age_bucket,

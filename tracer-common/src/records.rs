@@ -9,6 +9,25 @@ pub const REC_COMMIT: u32 = 2;
 /// An ext4 fast commit that ended.
 pub const REC_FAST_COMMIT: u32 = 3;
 
+/// An inode that was freed: its file is deleted.
+pub const REC_FREED: u32 = 4;
+
+/// [`REC_FREED`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct FreedRecord {
+    /// [`REC_FREED`].
+    pub kind: u32,
+    /// Size of this record.
+    pub size: u32,
+    /// Number of the file.
+    pub file: u32,
+    /// Always zero.
+    pub reserved: u32,
+}
+
+const _: () = assert!(size_of::<FreedRecord>() == 16);
+
 /// Room for a name: components from the file up, each NUL-terminated.
 pub const NAME_BYTES: usize = 768;
 

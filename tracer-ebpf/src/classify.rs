@@ -30,21 +30,26 @@ pub struct Bio {
 /// Sectors of an ext4 block zero, which holds the superblock.
 const SUPERBLOCK_SECTORS: u64 = 8;
 
+#[inline(always)]
 fn by_call(row: &mut RowKey, path: u8, call: u16) {
     row.path = path;
     row.trig = trig::CALL;
     row.call = call;
     row.aux = current::tgid();
+    current::note_process();
 }
 
+#[inline(always)]
 fn by_job(row: &mut RowKey, path: u8, job: u16, call: u16) {
     row.path = path;
     row.trig = trig::JOB;
     row.code = job;
     row.call = call;
     row.aux = current::tgid();
+    current::note_process();
 }
 
+#[inline(always)]
 fn by_commit(row: &mut RowKey, path: u8, task: &Task) {
     row.path = path;
     row.trig = trig::COMMIT;
@@ -52,6 +57,7 @@ fn by_commit(row: &mut RowKey, path: u8, task: &Task) {
     row.call = CALL_NONE;
 }
 
+#[inline(always)]
 fn by_reason(row: &mut RowKey, path: u8, task: &Task) {
     row.path = path;
     row.trig = trig::REASON;
@@ -111,7 +117,7 @@ fn in_context(bio: &Bio, task: &mut Task) -> RowKey {
         task.journal_superblock = 0;
         journal_superblock(&mut row);
     } else if task.pages_dev != 0 && !bio.meta && task.checkpoint == 0 {
-        row = file_data(task);
+        row = task.pages_row;
         count_age(bio, row.path, task);
     } else if task.commit_dev != 0 {
         row.fs_dev = task.commit_dev;
@@ -133,6 +139,10 @@ fn in_context(bio: &Bio, task: &mut Task) -> RowKey {
     } else if is_superblock(bio) {
         by_job(&mut row, path::FS, job::SUPERBLOCK, current::call());
     } else if bio.meta {
+        if bio.info.flags & device_flag::DATA_JOURNAL != 0 {
+            // Journalled file data goes to its place like metadata.
+            page::file(bio, &mut row);
+        }
         if task.flusher != 0 && task.checkpoint == 0 {
             by_reason(&mut row, path::METADATA, task);
         } else if task.checkpoint != 0 {
@@ -157,7 +167,10 @@ fn in_context(bio: &Bio, task: &mut Task) -> RowKey {
         task.dio_left = task.dio_left.saturating_sub(bytes);
         row.fs_dev = task.dio_dev;
         row.file = task.dio_file;
-        by_call(&mut row, path::DIRECT, task.dio_call);
+        row.path = path::DIRECT;
+        row.trig = trig::CALL;
+        row.call = task.dio_call;
+        row.aux = current::tgid();
         row.dirtier = row.aux;
     } else if in_extent(bio, task) {
         row.fs_dev = task.extent_dev;
@@ -203,13 +216,19 @@ fn without_context(bio: &Bio, task: Option<&Task>) -> RowKey {
     } else if current::is_kernel_thread() {
         if current::is_lazy_init() {
             by_job(&mut row, path::FS, job::LAZY_INIT, CALL_NONE);
-            current::note_process();
         } else if !page::delayed(bio, &mut row) {
             row.path = path::UNATTRIBUTED;
             row.trig = trig::UNKNOWN;
             row.aux = current::tid();
         }
     } else {
+        let call = u32::from(current::call());
+        let mounting = call == cfg_get!(call_mount) || call == cfg_get!(call_fsconfig);
+        if mounting && in_superblock(bio) {
+            // The mount that is just being made is not known yet.
+            by_job(&mut row, path::FS, job::SUPERBLOCK, call as u16);
+            return row;
+        }
         let other = bio.info.flags & device_flag::OTHER_FS != 0;
         by_call(
             &mut row,
@@ -217,7 +236,6 @@ fn without_context(bio: &Bio, task: Option<&Task>) -> RowKey {
             current::call(),
         );
         row.dirtier = row.aux;
-        current::note_process();
     }
     row
 }
@@ -238,9 +256,12 @@ fn device_data(bio: &Bio, row: &mut RowKey) {
 /// of the journal's it is metadata like any other.
 #[inline(always)]
 fn is_superblock(bio: &Bio) -> bool {
-    bio.info.flags & device_flag::EXT4 != 0
-        && (bio.fua || !bio.meta)
-        && bio.sector.wrapping_sub(bio.info.start) < SUPERBLOCK_SECTORS
+    bio.info.flags & device_flag::EXT4 != 0 && (bio.fua || !bio.meta) && in_superblock(bio)
+}
+
+#[inline(always)]
+fn in_superblock(bio: &Bio) -> bool {
+    bio.sector.wrapping_sub(bio.info.start) < SUPERBLOCK_SECTORS
 }
 
 /// Whether the bio begins in the extent that this task looked up last.

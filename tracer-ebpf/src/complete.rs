@@ -3,7 +3,7 @@
 use crate::{
     block::{Flags, SLOTS, flags_of, flags_of_text, in_ledger, keep},
     classify::Bio,
-    globals::{cfg_get, get, member, tp},
+    globals::{cfg_get, get, tp},
     maps::{CONTROL, EDGES, FLIGHTS, ROWS, add, device, lose},
 };
 use aya_ebpf::{
@@ -46,8 +46,8 @@ struct Completion {
     sectors: u64,
     op: u8,
     failed: bool,
-    /// When the request was made, 0 where the hook does not tell.
-    made_ns: u64,
+    /// Address of the request, 0 where the hook does not tell it.
+    request: u64,
 }
 
 #[inline(always)]
@@ -112,7 +112,11 @@ pub fn count_flushes(row: &RowKey, bio: &Bio, flags: Flags) {
 #[inline(always)]
 fn unknown(completion: &Completion, sectors: u64, epoch: u32) {
     let started = control(control::STARTED_NS);
-    let before = if completion.made_ns != 0 && completion.made_ns < started {
+    let made_ns = match completion.request {
+        0 => 0,
+        request => get(request, btf::RQ_START),
+    };
+    let before = if made_ns != 0 && made_ns < started {
         true
     } else {
         crate::inode::bpf_ktime_get_ns_u64().wrapping_sub(started) < GRACE_NS
@@ -321,11 +325,7 @@ pub fn raw_rq_complete(ctx: RawTracePointContext) -> i32 {
         sectors,
         op: kind,
         failed: ctx.arg::<u64>(1) as u8 != 0,
-        made_ns: if member(btf::RQ_START).present() {
-            get(request, btf::RQ_START)
-        } else {
-            0
-        },
+        request,
     });
     0
 }
@@ -346,7 +346,7 @@ pub fn tp_rq_complete(ctx: TracePointContext) -> u32 {
         sectors,
         op: kind,
         failed: tp(&ctx, f::RQC_ERROR) as i32 != 0,
-        made_ns: 0,
+        request: 0,
     });
     0
 }

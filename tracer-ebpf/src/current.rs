@@ -11,12 +11,28 @@ use aya_ebpf::{
     },
 };
 use tracer_common::{
-    CALL_FIEMAP, CALL_FREEZE, CALL_IO_URING, CALL_NONE, CALL_THAW, Process, btf, loss,
+    CALL_FIEMAP, CALL_FREEZE, CALL_IO_URING, CALL_NONE, CALL_THAW, Process, RowKey, btf, loss,
 };
 
 const PF_IO_WORKER: u64 = 0x10;
 const PF_USER_WORKER: u64 = 0x4000;
 const PF_KTHREAD: u64 = 0x0020_0000;
+
+const NO_ROW: RowKey = RowKey {
+    epoch: 0,
+    fs_dev: 0,
+    file: 0,
+    dirtier: 0,
+    aux: 0,
+    disk: 0,
+    code: 0,
+    call: 0,
+    path: 0,
+    trig: 0,
+    op: 0,
+    by_page: 0,
+    reserved: 0,
+};
 
 static NO_TASK: Task = Task {
     sync_dev: 0,
@@ -25,6 +41,7 @@ static NO_TASK: Task = Task {
     pages_dev: 0,
     pages_file: 0,
     pages_owner: 0,
+    pages_row: NO_ROW,
     pages_first: 0,
     pages_last: 0,
     commit_dev: 0,
@@ -137,14 +154,19 @@ pub fn call() -> u16 {
     // SAFETY: the helpers have no preconditions; the registers of a user
     // task are always there.
     let regs = unsafe { generated::bpf_task_pt_regs(generated::bpf_get_current_task_btf()) } as u64;
-    let (number, request) = if member(btf::REGS_CALL).present() {
-        (btf::REGS_CALL, get(regs, btf::REGS_SECOND))
+    let x86 = member(btf::REGS_CALL).present();
+    let index = if x86 {
+        btf::REGS_CALL
     } else {
-        let second = u64::from(member(btf::REGS_ARM64).offset) + 8;
-        (btf::REGS_CALL_ARM64, read_kernel::<u64>(regs + second))
+        btf::REGS_CALL_ARM64
     };
-    let number = get(regs, number) as u16;
+    let number = get(regs, index) as u16;
     if u32::from(number) == cfg_get!(call_ioctl) {
+        let request = if x86 {
+            get(regs, btf::REGS_SECOND)
+        } else {
+            read_kernel::<u64>(regs + u64::from(member(btf::REGS_ARM64).offset) + 8)
+        };
         return ioctl(request as u32);
     }
     number
@@ -161,8 +183,9 @@ fn ioctl(request: u32) -> u16 {
     }
 }
 
-/// Keeps the name of the current process, once.
-#[inline(always)]
+/// Keeps the name of the current process, once. A function of its own: inside
+/// its callers it would make them too large to be inlined in turn.
+#[inline(never)]
 pub fn note_process() {
     let id = tgid();
     if PROCESSES.get_ptr(&id).is_some() {

@@ -120,6 +120,7 @@ fn pages_enter(dev: u32, ino: u64, address: u64) {
     task.pages_file = entry.file;
     // A worker may submit some of the bios later: it finds the cause here.
     let row = crate::classify::file_data(task);
+    task.pages_row = row;
     entry.path = row.path;
     entry.trig = row.trig;
     entry.code = row.code;

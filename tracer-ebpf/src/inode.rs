@@ -2,14 +2,15 @@
 
 use crate::{
     current,
-    maps::{FILE_SEQUENCE, INODES, Inode, SHARES, Task, add, lose},
+    maps::{FILE_SEQUENCE, INODES, Inode, RING, SHARES, Task, add, lose, ring_flags},
     names,
 };
 use aya_ebpf::{
     bindings::BPF_NOEXIST,
     helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns},
+    maps::HashMap,
 };
-use tracer_common::{InodeKey, RowKey, loss};
+use tracer_common::{FreedRecord, InodeKey, REC_FREED, RowKey, loss};
 
 /// Numbers of one CPU; the CPU is in the bits above.
 const NUMBERS: u32 = 1 << 22;
@@ -123,12 +124,20 @@ fn add_share(file: u32, tgid: u32, bytes: u64) {
     if bytes == 0 || file == 0 {
         return;
     }
-    let key = (u64::from(file) << 32) | u64::from(tgid);
-    if let Some(share) = SHARES.get_ptr_mut(&key) {
-        add(share, bytes);
-    } else if SHARES.insert(&key, &bytes, u64::from(BPF_NOEXIST)).is_err() {
-        if let Some(share) = SHARES.get_ptr_mut(&key) {
-            add(share, bytes);
+    add_to(&SHARES, (u64::from(file) << 32) | u64::from(tgid), bytes);
+}
+
+/// Adds to a share, made when it is new.
+#[inline(always)]
+pub fn add_to(shares: &HashMap<u64, u64>, key: u64, amount: u64) {
+    if let Some(share) = shares.get_ptr_mut(&key) {
+        add(share, amount);
+    } else if shares
+        .insert(&key, &amount, u64::from(BPF_NOEXIST))
+        .is_err()
+    {
+        if let Some(share) = shares.get_ptr_mut(&key) {
+            add(share, amount);
         } else {
             lose(loss::SHARE);
         }
@@ -138,7 +147,19 @@ fn add_share(file: u32, tgid: u32, bytes: u64) {
 /// Forgets an inode that was freed: its number will name another file.
 #[inline(always)]
 pub fn forget(dev: u32, ino: u64) {
-    // An error only says that it was not known.
+    let Some(entry) = known(dev, ino) else {
+        return;
+    };
+    let record = FreedRecord {
+        kind: REC_FREED,
+        size: size_of::<FreedRecord>() as u32,
+        file: entry.file,
+        reserved: 0,
+    };
+    if RING.output::<FreedRecord>(record, ring_flags()).is_err() {
+        lose(loss::RING);
+    }
+    // An error only says that it is gone.
     let _ = INODES.remove(&InodeKey {
         ino,
         dev,

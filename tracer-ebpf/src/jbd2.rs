@@ -4,7 +4,9 @@ use crate::{
     current,
     globals::{get, tp},
     inode,
-    maps::{JOURNAL_BITS, JOURNAL_THREADS, JOURNALS, Journal, RING, device, lose, ring_flags},
+    maps::{
+        BLOCKS, JOURNAL_BITS, JOURNAL_THREADS, JOURNALS, Journal, RING, device, lose, ring_flags,
+    },
 };
 use aya_ebpf::{
     EbpfContext,
@@ -15,7 +17,7 @@ use aya_ebpf::{
 };
 use core::ffi::c_void;
 use tracer_common::{
-    CALL_NONE, CommitRecord, REC_COMMIT, STACK_FRAMES, Waker, btf, loss, tp as f, waker,
+    CALL_NONE, CommitRecord, REC_COMMIT, RowKey, STACK_FRAMES, Waker, btf, loss, tp as f, waker,
 };
 
 static NO_WAKER: Waker = Waker {
@@ -276,28 +278,56 @@ pub fn tp_handle_start(_ctx: TracePointContext) -> u32 {
 }
 
 #[inline(always)]
-fn handle_ended(dev: u32, sync: bool) {
-    if sync {
-        if device(dev).is_some() {
-            if let Some(task) = current::context_or_new() {
-                task.sync_handle = 1;
+fn handle_ended(dev: u32, sync: bool, dirtied: i32) {
+    let mut task = current::context();
+    if let Some(task) = &mut task {
+        task.sync_handle = u8::from(sync);
+    }
+    if !sync && dirtied <= 0 || device(dev).is_none() {
+        return;
+    }
+    if dirtied > 0 {
+        // Blocks that the flusher's handles dirty are the file's owner's.
+        let owner = match task {
+            Some(task) if task.pages_dev != 0 => task.pages_owner,
+            _ => current::tgid(),
+        };
+        if owner != 0 && owner != RowKey::SHARED {
+            inode::add_to(
+                &BLOCKS,
+                (u64::from(dev) << 32) | u64::from(owner),
+                dirtied as u64,
+            );
+            if owner == current::tgid() {
+                current::note_process();
             }
         }
-    } else if let Some(task) = current::context() {
-        task.sync_handle = 0;
+    }
+    if sync {
+        if let Some(task) = current::context_or_new() {
+            task.sync_handle = 1;
+        }
     }
 }
 
 /// (`dev_t`, tid, type, `line_no`, interval, sync, requested, dirtied).
 #[raw_tracepoint]
 pub fn raw_handle_stats(ctx: RawTracePointContext) -> i32 {
-    handle_ended(ctx.arg::<u64>(0) as u32, ctx.arg::<u64>(5) as u32 != 0);
+    handle_ended(
+        ctx.arg::<u64>(0) as u32,
+        ctx.arg::<u64>(5) as u32 != 0,
+        ctx.arg::<u64>(7) as i32,
+    );
     0
 }
 
 #[tracepoint]
 pub fn tp_handle_stats(ctx: TracePointContext) -> u32 {
-    handle_ended(tp(&ctx, f::JH_DEV) as u32, tp(&ctx, f::JH_SYNC) != 0);
+    handle_ended(
+        tp(&ctx, f::JH_DEV) as u32,
+        tp(&ctx, f::JH_SYNC) != 0,
+        tp(&ctx, f::JH_DIRTIED) as i32,
+    );
     0
 }
 

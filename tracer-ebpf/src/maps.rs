@@ -24,6 +24,8 @@ pub struct Task {
     pub pages_file: u32,
     /// Who dirtied it, and when first and last.
     pub pages_owner: u32,
+    /// The row of its bios.
+    pub pages_row: RowKey,
     pub pages_first: u64,
     pub pages_last: u64,
     /// Device of the journal that this thread commits.
@@ -138,6 +140,9 @@ pub static TASKS: HashMap<u32, Task> = HashMap::with_max_entries(32768, BPF_F_NO
 pub static INODES: HashMap<InodeKey, Inode> = HashMap::with_max_entries(262_144, BPF_F_NO_PREALLOC);
 #[map]
 pub static SHARES: HashMap<u64, u64> = HashMap::with_max_entries(262_144, BPF_F_NO_PREALLOC);
+/// Metadata blocks dirtied, by (device, process).
+#[map]
+pub static BLOCKS: HashMap<u64, u64> = HashMap::with_max_entries(65536, BPF_F_NO_PREALLOC);
 #[map]
 pub static PROCESSES: HashMap<u32, Process> = HashMap::with_max_entries(65536, BPF_F_NO_PREALLOC);
 #[map]

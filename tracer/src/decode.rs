@@ -4,7 +4,9 @@
 
 use crate::model::record::{Commit, FastCommit, Name, Record, Waker, WakerKind};
 use bytes::Buf;
-use tracer_common::{NAME_BYTES, REC_COMMIT, REC_FAST_COMMIT, REC_NAME, STACK_FRAMES, waker};
+use tracer_common::{
+    NAME_BYTES, REC_COMMIT, REC_FAST_COMMIT, REC_FREED, REC_NAME, STACK_FRAMES, waker,
+};
 
 /// Why a record cannot be read.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -30,6 +32,7 @@ pub fn decode(mut bytes: &[u8]) -> Result<Record, DecodeError> {
     match kind {
         REC_NAME => name(bytes).map(Record::Name),
         REC_COMMIT => commit(bytes).map(|commit| Record::Commit(Box::new(commit))),
+        REC_FREED => Ok(Record::Freed(bytes.try_get_u32_ne()?)),
         REC_FAST_COMMIT => fast_commit(bytes).map(Record::FastCommit),
         kind => Err(DecodeError::Kind(kind)),
     }

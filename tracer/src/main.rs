@@ -15,7 +15,9 @@ fn main() -> ExitCode {
             if broken_pipe {
                 return ExitCode::SUCCESS;
             }
-            eprintln!("writepath: {error:#}");
+            // What was typed comes back in errors.
+            let text = writepath::output::escape::terminal(format!("{error:#}").as_bytes());
+            eprintln!("writepath: {text}");
             ExitCode::from(writepath::cli::status::FAILURE)
         }
     }

@@ -12,6 +12,8 @@ pub struct File {
     pub ino: u64,
     /// Path from the root of the filesystem, where it is known.
     pub name: Option<Vec<u8>>,
+    /// It was deleted during the run.
+    pub deleted: bool,
 }
 
 /// A process, as it was seen.
@@ -47,15 +49,23 @@ impl Names {
                 dev: name.dev,
                 ino: name.ino,
                 name: name.name.or(known),
+                deleted: false,
             },
         );
+    }
+
+    /// A file was deleted; it keeps its name.
+    pub fn file_deleted(&mut self, number: u32) {
+        if let Some(file) = self.files.get_mut(&number) {
+            file.deleted = true;
+        }
     }
 
     /// Files without a name yet, to be asked for elsewhere.
     pub fn nameless(&self) -> impl Iterator<Item = (u32, &File)> {
         self.files
             .iter()
-            .filter(|(_, file)| file.name.is_none() && file.ino != 0)
+            .filter(|(_, file)| file.name.is_none() && file.ino != 0 && !file.deleted)
             .map(|(number, file)| (*number, file))
     }
 

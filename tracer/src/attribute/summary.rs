@@ -27,6 +27,8 @@ pub struct Context<'a> {
     pub names: &'a Names,
     /// Bytes dirtied, by file and process.
     pub shares: &'a HashMap<u32, Vec<(u32, u64)>>,
+    /// Metadata blocks dirtied, by device and process.
+    pub blocks: &'a HashMap<u32, Vec<(u32, u64)>>,
     /// Names of the flusher's reasons.
     pub reasons: &'a [(u64, String)],
     /// Formats a device number.
@@ -153,15 +155,17 @@ fn charged(row: &Row) -> Option<u32> {
 
 /// Data that several processes dirtied is split by their shares.
 fn split(row: &Row, counts: Counts, context: &Context<'_>) -> Vec<Piece> {
-    if row.dirtier != RowKey::SHARED {
-        return vec![(*row, charged(row), counts)];
-    }
-    let Some(shares) = context
-        .shares
-        .get(&row.file)
-        .filter(|shares| !shares.is_empty())
-    else {
-        return vec![(*row, None, counts)];
+    let shares = if row.dirtier == RowKey::SHARED {
+        context.shares.get(&row.file)
+    } else if row.path == Path::Metadata && row.dirtier == 0 {
+        // Whoever asked for it, the blocks were dirtied by these.
+        context.blocks.get(&row.fs_dev)
+    } else {
+        None
+    };
+    let Some(shares) = shares.filter(|shares| !shares.is_empty()) else {
+        let known = row.dirtier != RowKey::SHARED;
+        return vec![(*row, charged(row).filter(|_| known), counts)];
     };
     let weights: Vec<u64> = shares.iter().map(|(_, bytes)| *bytes).collect();
     let parts = [counts.sectors, counts.bios, counts.flushes].map(|n| apportion(n, &weights));
@@ -323,6 +327,7 @@ fn files(pieces: &[Piece], context: &Context<'_>) -> Vec<FileRow> {
             FileRow {
                 file: file.and_then(|file| file.name.clone()),
                 of: number.is_none().then_some(of),
+                deleted: file.is_some_and(|file| file.deleted),
                 ino: file.map(|file| file.ino),
                 fs_dev: file.map(|file| (context.dev_name)(file.dev)),
                 sectors: counts.sectors,

@@ -204,6 +204,14 @@ impl Printer<'_> {
 
     fn print(&self, out: &mut dyn Write, run: &mut Run) -> anyhow::Result<()> {
         run.filters = self.filter_words();
+        self.write(out, run)
+            .with_context(|| match &self.args.output {
+                Some(path) => format!("cannot write {}", path.display()),
+                None => "cannot write to stdout".to_owned(),
+            })
+    }
+
+    fn write(&self, out: &mut dyn Write, run: &Run) -> io::Result<()> {
         if self.is_json() {
             let options = json::Options {
                 top: self.args.top,
@@ -217,8 +225,7 @@ impl Printer<'_> {
             };
             text::write(out, run, options)?;
         }
-        out.flush()?;
-        Ok(())
+        out.flush()
     }
 
     fn filter_words(&self) -> Vec<String> {

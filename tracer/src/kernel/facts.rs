@@ -64,6 +64,8 @@ impl KernelFacts {
         facts.config.own_pid = std::process::id();
         facts.config.call_sync_file_range = libc::SYS_sync_file_range as u32;
         facts.config.call_ioctl = libc::SYS_ioctl as u32;
+        facts.config.call_mount = libc::SYS_mount as u32;
+        facts.config.call_fsconfig = libc::SYS_fsconfig as u32;
         for (place, (event, field)) in facts.config.tp.iter_mut().zip(FIELDS) {
             let found = facts
                 .formats

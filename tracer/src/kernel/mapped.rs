@@ -103,6 +103,11 @@ impl Edges {
         self.control.write(control::STARTED_NS as usize, ns);
     }
 
+    /// Completions counted so far.
+    pub fn completions(&self) -> u64 {
+        self.sums().1
+    }
+
     fn sums(&self) -> (u64, u64) {
         (0..self.edges.len).fold((0, 0), |(begun, ended), cpu| {
             let edge = self.edges.read(cpu);

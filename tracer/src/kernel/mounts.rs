@@ -94,9 +94,18 @@ pub fn by_device() -> HashMap<DevNumber, Mount> {
             .lines()
             .find_map(|line| line.strip_prefix("commit=")?.parse().ok());
         mount.data_journal = options.lines().any(|line| line == "data=journal");
-        mount.block_shift = ext4_block_shift(&name).unwrap_or(3);
+        mount.block_shift = block_shift(mount.point.as_deref(), &name).unwrap_or(3);
     }
     mounts
+}
+
+/// log2 of the block size in sectors: from the mount, or, where another
+/// namespace has it, from the device.
+fn block_shift(point: Option<&Path>, name: &str) -> Option<u32> {
+    match point.and_then(|point| rustix::fs::statvfs(point).ok()) {
+        Some(found) => Some((found.f_bsize / 512).max(1).ilog2()),
+        None => ext4_block_shift(name),
+    }
 }
 
 /// From the superblock: `s_log_block_size`, at byte 24 of byte 1024

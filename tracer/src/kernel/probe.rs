@@ -64,6 +64,13 @@ pub struct Probe {
     cpus: usize,
 }
 
+type Flights = Vec<(FlightKey, Flight)>;
+
+/// Now, as [`Flight::submitted`] has it.
+pub fn flight_ms() -> u32 {
+    (monotonic_ns() >> 20) as u32
+}
+
 fn map_error(map: &'static str) -> impl Fn(aya::maps::MapError) -> ProbeError {
     move |why| ProbeError::Map {
         map,
@@ -227,24 +234,41 @@ impl Probe {
         Ok(taken)
     }
 
-    /// Takes bios of a disk that were submitted long ago, although the disk
-    /// has nothing in flight: they completed, and no program was run for it.
+    /// Bios of a disk in flight that were submitted well before `edge_ms`.
+    fn old_flights(&mut self, disk: u16, edge_ms: u32) -> Result<Flights, ProbeError> {
+        let map = self.map_mut("FLIGHTS")?;
+        let flights: HashMap<_, FlightKey, Flight> =
+            HashMap::try_from(map).map_err(map_error("FLIGHTS"))?;
+        Ok(flights
+            .iter()
+            .filter_map(Result::ok)
+            .filter(|(key, flight)| {
+                let age = edge_ms.wrapping_sub(flight.submitted);
+                key.disk == disk && age > UNSEEN_MS && age < u32::MAX / 2
+            })
+            .collect())
+    }
+
+    /// Their number.
+    pub fn flights(&mut self, disk: u16, edge_ms: u32) -> Result<usize, ProbeError> {
+        Ok(self.old_flights(disk, edge_ms)?.len())
+    }
+
+    /// Takes bios that were submitted before `edge_ms` and are known to have
+    /// completed, although no program was run for it.
     ///
     /// The kernel runs no program where one of the same kind was interrupted,
     /// and a hardened one may keep programs out of chosen tasks, also when an
     /// interrupt finds them on the CPU.
-    pub fn take_unseen(&mut self, disk: u16) -> Result<Vec<(RowKey, RowValue)>, ProbeError> {
+    pub fn take_unseen(
+        &mut self,
+        disk: u16,
+        edge_ms: u32,
+    ) -> Result<Vec<(RowKey, RowValue)>, ProbeError> {
+        let old = self.old_flights(disk, edge_ms)?;
         let map = self.map_mut("FLIGHTS")?;
         let mut flights: HashMap<_, FlightKey, Flight> =
             HashMap::try_from(map).map_err(map_error("FLIGHTS"))?;
-        let now = (monotonic_ns() >> 20) as u32;
-        let old: Vec<(FlightKey, Flight)> = flights
-            .iter()
-            .filter_map(Result::ok)
-            .filter(|(key, flight)| {
-                key.disk == disk && now.wrapping_sub(flight.submitted) > UNSEEN_MS
-            })
-            .collect();
         let mut rows = Vec::new();
         for (key, flight) in old {
             if flights.remove(&key).is_ok() {
@@ -282,17 +306,27 @@ impl Probe {
         Ok(sums)
     }
 
-    /// Bytes dirtied, by (file, process).
-    pub fn shares(&self) -> Result<Vec<((u32, u32), u64)>, ProbeError> {
-        let Some(map) = self.ebpf.map("SHARES") else {
+    /// Sums by the two halves of their key.
+    fn pairs(&self, name: &'static str) -> Result<Vec<((u32, u32), u64)>, ProbeError> {
+        let Some(map) = self.ebpf.map(name) else {
             return Ok(Vec::new());
         };
-        let shares: HashMap<_, u64, u64> = HashMap::try_from(map).map_err(map_error("SHARES"))?;
-        let mut found: Vec<((u32, u32), u64)> = shares
+        let sums: HashMap<_, u64, u64> = HashMap::try_from(map).map_err(map_error(name))?;
+        Ok(sums
             .iter()
             .filter_map(Result::ok)
-            .map(|(key, bytes)| (((key >> 32) as u32, key as u32), bytes))
-            .collect();
+            .map(|(key, sum)| (((key >> 32) as u32, key as u32), sum))
+            .collect())
+    }
+
+    /// Metadata blocks dirtied, by (device, process).
+    pub fn blocks(&self) -> Result<Vec<((u32, u32), u64)>, ProbeError> {
+        self.pairs("BLOCKS")
+    }
+
+    /// Bytes dirtied, by (file, process).
+    pub fn shares(&self) -> Result<Vec<((u32, u32), u64)>, ProbeError> {
+        let mut found = self.pairs("SHARES")?;
         // What CPUs have gathered and not yet booked.
         if let Some(map) = self.ebpf.map("DIRTIED") {
             let gathered: PerCpuArray<_, Dirtied> =

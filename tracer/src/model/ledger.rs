@@ -65,6 +65,8 @@ pub struct FileRow {
     pub file: Option<Vec<u8>>,
     /// What it is, where it is no file.
     pub of: Option<&'static str>,
+    /// It was deleted during the run.
+    pub deleted: bool,
     /// Inode number.
     pub ino: Option<u64>,
     /// Device of the filesystem (`major:minor`).

@@ -9,6 +9,8 @@ pub enum Record {
     Commit(Box<Commit>),
     /// A fast commit.
     FastCommit(FastCommit),
+    /// The file of this number was deleted.
+    Freed(u32),
 }
 
 /// A file's name at first sight.

@@ -137,6 +137,7 @@ struct JsonFile {
     file_hex: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     of: Option<&'static str>,
+    deleted: bool,
     ino: Option<u64>,
     fs_dev: Option<String>,
     sectors: u64,
@@ -302,6 +303,7 @@ impl From<&FileRow> for JsonFile {
             file: row.file.as_deref().and_then(text),
             file_hex: row.file.as_deref().and_then(|name| escape::json(name).1),
             of: row.of,
+            deleted: row.deleted,
             ino: row.ino,
             fs_dev: row.fs_dev.clone(),
             sectors: row.sectors,
@@ -458,6 +460,7 @@ fn device(ledger: &DeviceLedger, options: Options) -> Device {
             file: None,
             file_hex: None,
             of: Some("rest"),
+            deleted: false,
             ino: None,
             fs_dev: None,
             sectors: tail.iter().map(|row| row.sectors).sum(),

@@ -10,15 +10,23 @@ use crate::{
         block::{DevNumber, DiskStat},
         debugfs::error_bytes,
         mapped::{EdgeReading, PATIENT},
-        processes,
+        probe, processes,
     },
     model::{
         ledger::{AgeRow, DeviceLedger, Lost, Run},
         path::Path,
     },
 };
-use std::collections::HashMap;
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::{Duration, Instant},
+};
 use tracer_common::{loss, path};
+
+/// How long bios of a busy disk may take to complete after the last edge.
+const PATIENT_WITH_BIOS: Duration = Duration::from_secs(2);
+/// Later completions that make it certain that an older one was not seen.
+const OVERTAKEN: u64 = 64;
 
 /// Paths whose data had been dirty in memory.
 const AGED: [u8; 4] = [path::WRITEBACK, path::FSYNC, path::ORDERED, path::FORCED];
@@ -47,17 +55,19 @@ impl Session {
         let reading = self.probe.edges.turn(&self.disks, PATIENT);
         let blurred = reading.blurred_by.max(self.began.blurred_by);
         self.take(reading)?;
-        let unseen = self.take_unseen()?;
+        let unseen = self.take_unseen(last)?;
         self.read_ring();
         self.accounts.settle(last);
         names::refresh(&self.probe, &mut self.names)?;
         names::ask_filesystems(&mut self.names, &self.devices);
         self.note_ended();
-        let shares = self.shares()?;
+        let shares = by_first(self.probe.shares()?);
+        let blocks = by_first(self.probe.blocks()?);
         let duration_s = self.last.seconds_since(&self.began);
         let context = Context {
             names: &self.names,
             shares: &shares,
+            blocks: &blocks,
             reasons: &self.facts.reasons,
             dev_name: &|dev| DevNumber::from_kernel(dev).to_string(),
             started_ns: self.started_ns,
@@ -96,13 +106,31 @@ impl Session {
         })
     }
 
-    /// Books bios that completed unseen; sectors of each disk.
-    fn take_unseen(&mut self) -> Result<Vec<u64>, SessionError> {
+    /// Books bios that completed unseen before the last edge; sectors of each
+    /// disk. On an idle disk whatever is left did. On a busy one it is what
+    /// stays while many that came later complete.
+    fn take_unseen(&mut self, last: bool) -> Result<Vec<u64>, SessionError> {
+        let edge_ms = probe::flight_ms();
         let mut sectors = vec![0; self.disks.len()];
         for (index, sum) in sectors.iter_mut().enumerate() {
-            let idle = matches!(&self.last.stats[index], Ok(stat) if stat.in_flight == 0);
-            if idle {
-                let rows = self.probe.take_unseen(index as u16)?;
+            let disk = index as u16;
+            let idle =
+                |stat: &std::io::Result<DiskStat>| matches!(stat, Ok(stat) if stat.in_flight == 0);
+            let mut certain = idle(&self.last.stats[index]);
+            if !certain && last {
+                let before = self.probe.edges.completions();
+                let until = Instant::now() + PATIENT_WITH_BIOS;
+                while Instant::now() < until && self.probe.flights(disk, edge_ms)? > 0 {
+                    std::thread::sleep(Duration::from_millis(20));
+                    certain = idle(&self.disks[index].stat());
+                    if certain {
+                        break;
+                    }
+                }
+                certain |= self.probe.edges.completions() - before >= OVERTAKEN;
+            }
+            if certain {
+                let rows = self.probe.take_unseen(disk, edge_ms)?;
                 *sum = rows.iter().map(|(_, value)| value.sectors).sum();
                 self.accounts.take_rows(rows);
             }
@@ -137,21 +165,6 @@ impl Session {
         for pid in pids {
             self.names.program_mut(pid).exited = !processes::lives(pid);
         }
-    }
-
-    fn shares(&self) -> Result<HashMap<u32, Vec<(u32, u64)>>, SessionError> {
-        let mut shares: HashMap<u32, Vec<(u32, u64)>> = HashMap::new();
-        for ((file, pid), bytes) in self.probe.shares()? {
-            let of_file = shares.entry(file).or_default();
-            match of_file.iter_mut().find(|(known, _)| *known == pid) {
-                Some((_, sum)) => *sum += bytes,
-                None => of_file.push((pid, bytes)),
-            }
-        }
-        for of_file in shares.values_mut() {
-            of_file.sort_unstable();
-        }
-        Ok(shares)
     }
 
     fn still_dirty(&self, ledger: &mut DeviceLedger, dev: DevNumber, duration_s: f64) {
@@ -257,6 +270,17 @@ impl Session {
                 .collect(),
         })
     }
+}
+
+/// Shares of processes, by file or device.
+fn by_first(shares: Vec<((u32, u32), u64)>) -> HashMap<u32, Vec<(u32, u64)>> {
+    let mut sums: HashMap<u32, BTreeMap<u32, u64>> = HashMap::new();
+    for ((first, pid), amount) in shares {
+        *sums.entry(first).or_default().entry(pid).or_default() += amount;
+    }
+    sums.into_iter()
+        .map(|(first, shares)| (first, shares.into_iter().collect()))
+        .collect()
 }
 
 /// Change of stat = attributed + unattributed + residual.

@@ -152,6 +152,7 @@ impl Session {
             match record {
                 Record::Name(name) => self.names.file_seen(name),
                 Record::Commit(commit) => self.commit_ended(*commit),
+                Record::Freed(file) => self.names.file_deleted(file),
                 Record::FastCommit(fast) => self.fast_commit_ended(&fast),
             }
         }
