@@ -128,9 +128,11 @@ table! {
     BIO_SIZE = "bio" "bi_iter.bi_size",
     BIO_IDX = "bio" "bi_iter.bi_idx",
     BIO_IO_VEC = "bio" "bi_io_vec",
+    BIO_END = "bio" "bi_end_io",
+    BIO_PRIVATE = "bio" "bi_private",
+    DIO_KIOCB = "iomap_dio" "iocb",
     BVEC_PAGE = "bio_vec" "bv_page",
     BDEV_DEV = "block_device" "bd_dev",
-    BIO_STATUS = "bio" "bi_status",
     RQ_QUEUE = "request" "q",
     RQ_FLAGS = "request" "cmd_flags",
     RQ_SECTOR = "request" "__sector",
@@ -195,9 +197,11 @@ pub struct Config {
     pub call_mount: u32,
     /// Number of the system call `fsconfig`.
     pub call_fsconfig: u32,
+    /// Address of `iomap_dio_bio_end_io`, 0 where it cannot be read.
+    pub direct_end: u64,
     /// [`FIELDS`].
     pub tp: [Field; tp::COUNT],
-    /// [`BTF_MEMBERS`].
+    /// [`BTF_MEMBERS`], and one more for the size to be a multiple of 8.
     pub btf: [Field; btf::COUNT],
 }
 
@@ -219,9 +223,11 @@ impl Config {
         call_ioctl: u32::MAX,
         call_mount: u32::MAX,
         call_fsconfig: u32::MAX,
+        direct_end: 0,
         tp: [Field::ABSENT; tp::COUNT],
         btf: [Field::ABSENT; btf::COUNT],
     };
 }
 
-const _: () = assert!(size_of::<Config>() == 56 + 4 * (tp::COUNT + btf::COUNT));
+const _: () =
+    assert!(size_of::<Config>() == (64 + 4 * (tp::COUNT + btf::COUNT)).next_multiple_of(8));

@@ -243,8 +243,10 @@ pub mod control {
     pub const STARTED_NS: u32 = 1;
     /// Bios in flight that share their start sector with another.
     pub const TWINS: u32 = 2;
+    /// Counts changes of the traced devices.
+    pub const DEVICES: u32 = 3;
     /// Size of the array.
-    pub const COUNT: u32 = 3;
+    pub const COUNT: u32 = 4;
 }
 
 /// Indices of the loss counters; every early return that loses something

@@ -3,9 +3,9 @@
 use crate::{
     classify::{self, Bio},
     complete::{add_control, count_flushes},
-    globals::{cfg_get, get, read_kernel, tp, tp_field},
+    globals::{Head, cfg_get, get, read_kernel, tp, tp_field},
     inode::bpf_ktime_get_ns_u64,
-    maps::{FLIGHTS, device, lose},
+    maps::{FLIGHTS, OF_BIO, device, device_of, lose},
 };
 use aya_ebpf::{
     EbpfContext,
@@ -145,29 +145,44 @@ pub fn in_ledger(kind: u8) -> bool {
 #[raw_tracepoint]
 pub fn raw_bio_queue(ctx: RawTracePointContext) -> i32 {
     let address = ctx.arg::<u64>(0);
-    let flags = flags_of(get(address, btf::BIO_OPF) as u32);
+    let head = Head::read(address);
+    let flags = flags_of(head.get(address, btf::BIO_OPF) as u32);
     if !in_ledger(flags.op) {
         return 0;
     }
-    let dev = get(get(address, btf::BIO_BDEV), btf::BDEV_DEV) as u32;
-    let Some(info) = device(dev) else {
+    let bdev = head.get(address, btf::BIO_BDEV);
+    let dev_of = |bdev| get(bdev, btf::BDEV_DEV) as u32;
+    let Some((dev, info)) = device_of(OF_BIO, bdev, dev_of) else {
         return 0;
     };
     queued(
         &Bio {
             dev,
             info,
-            sector: get(address, btf::BIO_SECTOR),
-            sectors: (get(address, btf::BIO_SIZE) >> 9) as u32,
+            sector: head.get(address, btf::BIO_SECTOR),
+            sectors: (head.get(address, btf::BIO_SIZE) >> 9) as u32,
             op: flags.op,
             meta: flags.meta,
             fua: flags.fua,
             swap: flags.swap,
             address,
+            direct: direct_inode(&head, address),
         },
         flags,
     );
     0
+}
+
+/// Address of the inode of a bio of direct I/O, 0 for any other: its end is
+/// iomap's, and its private data begins with the I/O's control block.
+#[inline(always)]
+fn direct_inode(head: &Head, address: u64) -> u64 {
+    let end = cfg_get!(direct_end);
+    if end == 0 || head.get(address, btf::BIO_END) != end {
+        return 0;
+    }
+    let control_block = get(head.get(address, btf::BIO_PRIVATE), btf::DIO_KIOCB);
+    get(get(control_block, btf::KIOCB_FILE), btf::FILE_INODE)
 }
 
 #[tracepoint]
@@ -191,6 +206,7 @@ pub fn tp_bio_queue(ctx: TracePointContext) -> u32 {
             fua: flags.fua,
             swap: false,
             address: 0,
+            direct: 0,
         },
         flags,
     );

@@ -2,7 +2,7 @@
 //! is inside of. Only at submission is the current task the cause.
 
 use crate::{
-    current,
+    current, direct,
     globals::cfg_get,
     inode, jbd2,
     maps::{AGES, Task},
@@ -25,6 +25,8 @@ pub struct Bio {
     pub swap: bool,
     /// Address of the kernel's bio, 0 where the hook does not tell it.
     pub address: u64,
+    /// Address of the inode that direct I/O writes to, 0 for any other bio.
+    pub direct: u64,
 }
 
 /// Sectors of an ext4 block zero, which holds the superblock.
@@ -98,9 +100,13 @@ pub fn file_data(task: &Task) -> RowKey {
 /// The row of a bio; its epoch is filled in at completion.
 #[inline(always)]
 pub fn row(bio: &Bio) -> RowKey {
-    let mut row = match current::context() {
-        Some(task) => in_context(bio, task),
-        None => without_context(bio, None),
+    let mut row = if bio.direct != 0 {
+        direct::row(bio)
+    } else {
+        match current::context() {
+            Some(task) => in_context(bio, task),
+            None => without_context(bio, None),
+        }
     };
     row.disk = bio.info.disk as u16;
     row.op = bio.op;

@@ -3,8 +3,10 @@
 use crate::{
     block::{Flags, SLOTS, flags_of, flags_of_text, in_ledger, keep},
     classify::Bio,
-    globals::{cfg_get, get, tp},
-    maps::{CONTROL, EDGES, FLIGHTS, ROWS, add, device, lose},
+    globals::{Head, cfg_get, get, tp},
+    maps::{
+        CONTROL, EDGES, FLIGHTS, OF_REQUEST, ROWS, add, control_value, device, device_of, lose,
+    },
 };
 use aya_ebpf::{
     bindings::BPF_NOEXIST,
@@ -50,15 +52,6 @@ struct Completion {
     request: u64,
 }
 
-#[inline(always)]
-fn control(index: u32) -> u64 {
-    match CONTROL.get_ptr(index) {
-        // SAFETY: userspace writes whole integers through its mapping.
-        Some(value) => unsafe { read_volatile(value) },
-        None => 0,
-    }
-}
-
 /// Adds to a control value.
 #[inline(always)]
 pub fn add_control(index: u32, value: u64) {
@@ -102,7 +95,7 @@ pub fn count_flushes(row: &RowKey, bio: &Bio, flags: Flags) {
     let after = flags.fua && bio.sectors > 0 && !device_fua;
     let asked = u64::from(flags.preflush) + u64::from(after);
     let mut row = *row;
-    row.epoch = control(control::EPOCH) as u32;
+    row.epoch = control_value(control::EPOCH) as u32;
     if let Some(value) = counts(&row) {
         // SAFETY: a field of a live map value.
         add(unsafe { &raw mut (*value).flushes }, asked);
@@ -111,7 +104,7 @@ pub fn count_flushes(row: &RowKey, bio: &Bio, flags: Flags) {
 
 #[inline(always)]
 fn unknown(completion: &Completion, sectors: u64, epoch: u32) {
-    let started = control(control::STARTED_NS);
+    let started = control_value(control::STARTED_NS);
     let made_ns = match completion.request {
         0 => 0,
         request => get(request, btf::RQ_START),
@@ -229,7 +222,7 @@ fn walk(completion: &Completion, epoch: u32) {
             submitted: 0,
         },
         epoch,
-        slots: if control(control::TWINS) == 0 {
+        slots: if control_value(control::TWINS) == 0 {
             1
         } else {
             SLOTS
@@ -271,7 +264,7 @@ fn completed(completion: &Completion) {
         return;
     };
     mark(edge, true);
-    let epoch = control(control::EPOCH) as u32;
+    let epoch = control_value(control::EPOCH) as u32;
     let beside = |op| RowKey {
         epoch,
         disk: completion.info.disk as u16,
@@ -302,17 +295,23 @@ fn mark(edge: *mut Edge, begin: bool) {
     }
 }
 
+#[inline(always)]
+fn dev_of_queue(queue: u64) -> u32 {
+    let disk = get(queue, btf::QUEUE_DISK);
+    ((get(disk, btf::DISK_MAJOR) << 20) | get(disk, btf::DISK_MINOR)) as u32
+}
+
 /// (struct request *, `blk_status_t`, unsigned bytes).
 #[raw_tracepoint]
 pub fn raw_rq_complete(ctx: RawTracePointContext) -> i32 {
     let request = ctx.arg::<u64>(0);
-    let kind = flags_of(get(request, btf::RQ_FLAGS) as u32).op;
+    let head = Head::read(request);
+    let kind = flags_of(head.get(request, btf::RQ_FLAGS) as u32).op;
     if !in_ledger(kind) && kind != op::DISCARD && kind != op::FLUSH {
         return 0;
     }
-    let disk = get(get(request, btf::RQ_QUEUE), btf::QUEUE_DISK);
-    let dev = (get(disk, btf::DISK_MAJOR) << 20 | get(disk, btf::DISK_MINOR)) as u32;
-    let Some(info) = device(dev) else {
+    let queue = head.get(request, btf::RQ_QUEUE);
+    let Some((_, info)) = device_of(OF_REQUEST, queue, dev_of_queue) else {
         return 0;
     };
     let sectors = u64::from(ctx.arg::<u64>(2) as u32) >> 9;
@@ -321,7 +320,7 @@ pub fn raw_rq_complete(ctx: RawTracePointContext) -> i32 {
     }
     completed(&Completion {
         info,
-        sector: get(request, btf::RQ_SECTOR),
+        sector: head.get(request, btf::RQ_SECTOR),
         sectors,
         op: kind,
         failed: ctx.arg::<u64>(1) as u8 != 0,

@@ -1,6 +1,7 @@
 //! Direct I/O: which file the next bios of this task belong to.
 
 use crate::{
+    classify::Bio,
     current,
     ext4::identity,
     globals::{get, member, tp},
@@ -11,7 +12,32 @@ use aya_ebpf::{
     macros::{raw_tracepoint, tracepoint},
     programs::{RawTracePointContext, TracePointContext},
 };
-use tracer_common::{btf, tp as f};
+use tracer_common::{CALL_NONE, RowKey, btf, path, tp as f, trig};
+
+/// The row of a bio that is direct I/O by its own account.
+#[inline(always)]
+pub fn row(bio: &Bio) -> RowKey {
+    let mut row = RowKey {
+        path: path::DIRECT,
+        trig: trig::CALL,
+        ..RowKey::default()
+    };
+    row.aux = current::tgid();
+    row.dirtier = row.aux;
+    row.call = CALL_NONE;
+    let Some(task) = current::context_or_new() else {
+        return row;
+    };
+    // The usual case, the file of the last bio, costs one read.
+    if task.dio_inode != bio.direct || get(bio.direct, btf::INODE_INO) != task.dio_ino {
+        let (dev, ino) = identity(bio.direct);
+        begin(task, dev, ino, bio.direct, 0);
+    }
+    row.fs_dev = task.dio_dev;
+    row.file = task.dio_file;
+    row.call = current::call();
+    row
+}
 
 #[inline(always)]
 fn begin(task: &mut Task, dev: u32, ino: u64, address: u64, bytes: u64) {

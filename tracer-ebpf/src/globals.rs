@@ -65,6 +65,42 @@ fn read_sized(address: u64, size: u16) -> u64 {
     }
 }
 
+/// Bytes copied at once of a structure whose members are asked for together.
+pub const HEAD: usize = 128;
+
+/// The beginning of a structure, copied once.
+pub struct Head([u64; HEAD / 8]);
+
+impl Head {
+    /// Copies it.
+    #[inline(always)]
+    pub fn read(address: u64) -> Self {
+        Self(read_kernel(address))
+    }
+
+    /// A member; one beyond the copy is fetched from `address`.
+    #[inline(always)]
+    pub fn get(&self, address: u64, index: usize) -> u64 {
+        let field = member(index);
+        let end = field.offset as usize + field.size as usize;
+        if !field.present() || end > HEAD {
+            return get(address, index);
+        }
+        let start = (&raw const self.0).cast::<u8>();
+        // SAFETY: inside the copy, and aligned as the kernel aligns it. The
+        // verifier knows offset and size as constants.
+        unsafe {
+            let place = start.add(field.offset as usize);
+            match field.size {
+                8 => place.cast::<u64>().read(),
+                4 => u64::from(place.cast::<u32>().read()),
+                2 => u64::from(place.cast::<u16>().read()),
+                _ => u64::from(place.read()),
+            }
+        }
+    }
+}
+
 /// A field of a tracepoint's record; 0 when this kernel has none.
 #[inline(always)]
 pub fn tp<C: EbpfContext>(ctx: &C, index: usize) -> u64 {

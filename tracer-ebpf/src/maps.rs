@@ -186,6 +186,64 @@ pub fn add(counter: *mut u64, value: u64) {
     unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, value) };
 }
 
+/// A kernel object of a device, and what is known of it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Cached {
+    /// Address of the object, 0 for none.
+    pub object: u64,
+    /// When the devices were last told of.
+    pub generation: u64,
+    pub info: DeviceInfo,
+    pub dev: u32,
+    /// 1 when it is traced.
+    pub traced: u32,
+}
+
+/// The block device of the last bio, and the queue of the last request.
+#[map]
+pub static CACHED: PerCpuArray<Cached> = PerCpuArray::with_max_entries(2, 0);
+
+/// Index of the last bio's block device in [`CACHED`].
+pub const OF_BIO: u32 = 0;
+/// Index of the last request's queue.
+pub const OF_REQUEST: u32 = 1;
+
+/// The traced device of a kernel object; its number is found by `dev_of` when
+/// the object is another than last time.
+#[inline(always)]
+pub fn device_of(slot: u32, object: u64, dev_of: impl Fn(u64) -> u32) -> Option<(u32, DeviceInfo)> {
+    let cached = CACHED.get_ptr_mut(slot)?;
+    // SAFETY: a per-CPU map value, checked not null.
+    let cached = unsafe { &mut *cached };
+    let generation = control_value(control::DEVICES);
+    if cached.object != object || cached.generation != generation {
+        let dev = dev_of(object);
+        let found = device(dev);
+        cached.object = object;
+        cached.generation = generation;
+        cached.dev = dev;
+        cached.traced = u32::from(found.is_some());
+        if let Some(info) = found {
+            cached.info = info;
+        }
+    }
+    if cached.traced == 0 {
+        return None;
+    }
+    Some((cached.dev, cached.info))
+}
+
+/// A value that userspace or a program keeps for all.
+#[inline(always)]
+pub fn control_value(index: u32) -> u64 {
+    match CONTROL.get_ptr(index) {
+        // SAFETY: whole integers are written.
+        Some(value) => unsafe { core::ptr::read_volatile(value) },
+        None => 0,
+    }
+}
+
 /// The traced device of this number.
 #[inline(always)]
 pub fn device(dev: u32) -> Option<DeviceInfo> {

@@ -1,7 +1,7 @@
 //! What this kernel tells of itself: events, types, values. Makes the
 //! configuration of the programs and the facts of the plan.
 
-use super::tracefs::Tracefs;
+use super::{symbols, tracefs::Tracefs};
 use crate::{
     layout::{btf::Btf, format::Format},
     plan::Facts,
@@ -90,6 +90,20 @@ impl KernelFacts {
         for (place, (structure, member)) in self.config.btf.iter_mut().zip(BTF_MEMBERS) {
             *place = btf.member(structure, member).unwrap_or(Field::ABSENT);
         }
+        let told = |index: usize| self.config.btf[index].present();
+        use tracer_common::btf as b;
+        if [
+            b::BIO_END,
+            b::BIO_PRIVATE,
+            b::DIO_KIOCB,
+            b::KIOCB_FILE,
+            b::FILE_INODE,
+        ]
+        .into_iter()
+        .all(told)
+        {
+            self.config.direct_end = symbols::address("iomap_dio_bio_end_io").unwrap_or(0);
+        }
         let bit = |name| btf.enumerator(name).map_or(0, |bit| 1_u32 << (bit & 31));
         self.config.req_sync = bit("__REQ_SYNC");
         self.config.req_meta = bit("__REQ_META");
@@ -143,6 +157,10 @@ impl Facts for KernelFacts {
 
     fn has_member(&self, index: usize) -> bool {
         self.config.btf[index].present()
+    }
+
+    fn direct_is_told(&self) -> bool {
+        self.config.direct_end != 0
     }
 
     fn arguments(&self, event: &str) -> Option<Vec<Option<String>>> {

@@ -103,6 +103,12 @@ impl Edges {
         self.control.write(control::STARTED_NS as usize, ns);
     }
 
+    /// Tells the programs to look devices up anew.
+    pub fn devices_changed(&self) {
+        let changes = self.control.read(control::DEVICES as usize) + 1;
+        self.control.write(control::DEVICES as usize, changes);
+    }
+
     /// Completions counted so far.
     pub fn completions(&self) -> u64 {
         self.sums().1

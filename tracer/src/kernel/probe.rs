@@ -183,7 +183,9 @@ impl Probe {
             HashMap::try_from(map).map_err(map_error("DEVICES"))?;
         devices
             .insert(dev.kernel(), info, 0)
-            .map_err(map_error("DEVICES"))
+            .map_err(map_error("DEVICES"))?;
+        self.edges.devices_changed();
+        Ok(())
     }
 
     /// Tells the programs of a journal's thread.

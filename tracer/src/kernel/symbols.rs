@@ -13,6 +13,20 @@ pub struct Symbols {
     names: Vec<&'static str>,
 }
 
+/// Address of one function; none where addresses are hidden.
+pub fn address(name: &str) -> Option<u64> {
+    let file = BufReader::new(File::open("/proc/kallsyms").ok()?);
+    let line = file.lines().map_while(Result::ok).find(|line| {
+        let mut words = line.split_ascii_whitespace();
+        words
+            .nth(1)
+            .is_some_and(|kind| kind.eq_ignore_ascii_case("t"))
+            && words.next() == Some(name)
+    })?;
+    let address = u64::from_str_radix(line.split_ascii_whitespace().next()?, 16).ok()?;
+    (address != 0).then_some(address)
+}
+
 impl Symbols {
     /// Reads /proc/kallsyms for these functions; empty where addresses are
     /// hidden (`kptr_restrict`).

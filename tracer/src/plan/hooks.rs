@@ -69,6 +69,8 @@ pub struct Hook {
     pub ext4: bool,
     /// Not needed where this event exists.
     pub unless: Option<&'static str>,
+    /// Not needed where a bio of direct I/O tells its file by itself.
+    pub for_direct: bool,
     /// Which answer suffers without it, and how.
     pub answer: Answer,
     /// What is lost without it.
@@ -113,6 +115,7 @@ const fn ext4(
         required: false,
         ext4: true,
         unless: None,
+        for_direct: false,
         answer,
         lost,
         candidates,
@@ -130,6 +133,7 @@ const fn core(
         required: false,
         ext4: false,
         unless: None,
+        for_direct: false,
         answer,
         lost,
         candidates,
@@ -314,33 +318,37 @@ pub const HOOKS: &[Hook] = &[
             &["ext4/ext4_writepages_result"],
         )],
     ),
-    ext4(
-        "direct I/O",
-        Answer::Files,
-        "direct I/O counts as raw, without a file",
-        &[
-            raw(
-                "raw_dio_begin",
-                &["iomap/iomap_dio_rw_begin"],
-                &[
-                    b::KIOCB_FILE,
-                    b::FILE_INODE,
-                    b::ITER_COUNT,
-                    b::INODE_INO,
-                    b::INODE_SB,
-                    b::SB_DEV,
-                ],
-                &[(0, "kiocb"), (1, "iov_iter")],
-            ),
-            plain("tp_dio_begin", &["iomap/iomap_dio_rw_begin"]),
-            plain(
-                "tp_es_lookup_extent_exit",
-                &["ext4/ext4_es_lookup_extent_exit"],
-            ),
-        ],
-    ),
+    Hook {
+        for_direct: true,
+        ..ext4(
+            "direct I/O",
+            Answer::Files,
+            "direct I/O counts as raw, without a file",
+            &[
+                raw(
+                    "raw_dio_begin",
+                    &["iomap/iomap_dio_rw_begin"],
+                    &[
+                        b::KIOCB_FILE,
+                        b::FILE_INODE,
+                        b::ITER_COUNT,
+                        b::INODE_INO,
+                        b::INODE_SB,
+                        b::SB_DEV,
+                    ],
+                    &[(0, "kiocb"), (1, "iov_iter")],
+                ),
+                plain("tp_dio_begin", &["iomap/iomap_dio_rw_begin"]),
+                plain(
+                    "tp_es_lookup_extent_exit",
+                    &["ext4/ext4_es_lookup_extent_exit"],
+                ),
+            ],
+        )
+    },
     Hook {
         unless: Some("iomap/iomap_dio_rw_begin"),
+        for_direct: true,
         ..ext4(
             "direct I/O to new blocks",
             Answer::Files,
@@ -461,6 +469,7 @@ pub const HOOKS: &[Hook] = &[
         required: true,
         ext4: false,
         unless: None,
+        for_direct: false,
         answer: Answer::Sectors,
         lost: "everything",
         candidates: &[
@@ -484,6 +493,7 @@ pub const HOOKS: &[Hook] = &[
         required: true,
         ext4: false,
         unless: None,
+        for_direct: false,
         answer: Answer::Sectors,
         lost: "everything",
         candidates: &[

@@ -16,6 +16,8 @@ pub trait Facts {
     fn has_fields(&self, event: &str) -> bool;
     /// Whether the member (an index of `BTF_MEMBERS`) was found.
     fn has_member(&self, index: usize) -> bool;
+    /// Whether a bio of direct I/O tells its file by itself.
+    fn direct_is_told(&self) -> bool;
     /// Arguments of the event's raw tracepoint, where BTF tells them.
     fn arguments(&self, event: &str) -> Option<Vec<Option<String>>>;
 }
@@ -36,6 +38,7 @@ pub fn make(facts: &dyn Facts) -> Vec<Step> {
     HOOKS
         .iter()
         .filter(|hook| !hook.unless.is_some_and(|event| facts.has_event(event)))
+        .filter(|hook| !(hook.for_direct && facts.direct_is_told()))
         .map(|hook| step(hook, facts))
         .collect()
 }
