@@ -7,6 +7,7 @@ pub mod debugfs;
 pub mod facts;
 pub mod handles;
 pub mod journal;
+pub mod machine;
 pub mod mapped;
 pub mod mounts;
 pub mod probe;

@@ -1,5 +1,6 @@
 //! What people and programs read. Everything goes to a writer.
 
+pub mod doctor;
 pub mod escape;
 pub mod json;
 pub mod text;
