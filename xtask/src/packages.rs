@@ -27,8 +27,6 @@ const fn package(name: &'static str, gives: &'static [&'static str]) -> Package 
 /// them: xtask could not have been linked without one (see .cargo/linker).
 pub const BASE: &[Package] = &[
     package("mount", &["mount", "losetup"]),
-    package("util-linux", &["fstrim", "blkdiscard", "partx"]),
-    package("fdisk", &["sfdisk"]),
     package(
         "e2fsprogs",
         &["mkfs.ext4", "debugfs", "dumpe2fs", "tune2fs"],

@@ -83,7 +83,6 @@ const TOOLS: &[&str] = &[
     "seq",
     "setpriv",
     "setsid",
-    "sfdisk",
     "sh",
     "sleep",
     "sort",

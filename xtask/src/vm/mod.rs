@@ -21,7 +21,7 @@ use kernel::Kernel;
 pub use kernel::DEFAULT as DEFAULT_KERNEL;
 
 /// How long the kernel tests may take in a guest, in seconds.
-pub const TESTS_TIMEOUT_S: u64 = 1200;
+pub const TESTS_TIMEOUT_S: u64 = 1800;
 
 #[derive(clap::Args)]
 pub struct Args {
