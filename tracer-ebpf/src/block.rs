@@ -1,11 +1,11 @@
 //! Bios as they are submitted: each gets its row here.
 
 use crate::{
-    classify::{self, Bio},
+    classify::{self, Bio, flag},
     complete::{add_control, count_flushes},
     globals::{Head, cfg_get, get, read_kernel, tp, tp_field},
     inode::bpf_ktime_get_ns_u64,
-    maps::{FLIGHTS, OF_BIO, device, device_of, lose},
+    maps::{FLIGHTS, OF_BIO, Scratch, device, device_of, lose, scratch},
 };
 use aya_ebpf::{
     EbpfContext,
@@ -13,26 +13,17 @@ use aya_ebpf::{
     macros::{raw_tracepoint, tracepoint},
     programs::{RawTracePointContext, TracePointContext},
 };
-use tracer_common::{Flight, FlightKey, RowKey, btf, control, loss, op, tp as f};
+use tracer_common::{Flight, FlightKey, btf, control, loss, op, tp as f};
 
 /// Bios in flight on one start sector that can be told apart.
 pub const SLOTS: u8 = 8;
 
-/// Flags of a bio that matter here.
-#[derive(Clone, Copy)]
-pub struct Flags {
-    pub op: u8,
-    pub meta: bool,
-    pub fua: bool,
-    pub preflush: bool,
-    pub swap: bool,
-}
-
-/// From `bi_opf` or `cmd_flags`; the bits are the running kernel's.
+/// Kind of a bio or request, 0 for what is not counted: from `bi_opf` or
+/// `cmd_flags`, by the running kernel's codes.
 #[inline(always)]
-pub fn flags_of(opf: u32) -> Flags {
+pub fn kind_of(opf: u32) -> u8 {
     let code = opf as u8;
-    let op = if code == cfg_get!(req_op[0]) {
+    if code == cfg_get!(req_op[0]) {
         op::WRITE
     } else if code == cfg_get!(req_op[3]) {
         op::WRITE_ZEROES
@@ -44,77 +35,63 @@ pub fn flags_of(opf: u32) -> Flags {
         op::FLUSH
     } else {
         0
-    };
-    Flags {
-        op,
-        meta: opf & cfg_get!(req_meta) != 0,
-        fua: opf & cfg_get!(req_fua) != 0,
-        preflush: opf & cfg_get!(req_preflush) != 0,
-        swap: opf & cfg_get!(req_swap) != 0,
     }
 }
 
-/// From the text of a tracepoint: `[F]op[F][A][S][M]`.
+/// The bits of `bi_opf` as [`flag`] has them.
 #[inline(always)]
-pub fn flags_of_text<C: EbpfContext>(ctx: &C, index: usize) -> Flags {
+fn flags_of(opf: u32) -> u32 {
+    let bit = |mask: u32, flag: u32| if opf & mask != 0 { flag } else { 0 };
+    bit(cfg_get!(req_meta), flag::META)
+        | bit(cfg_get!(req_fua), flag::FUA)
+        | bit(cfg_get!(req_preflush), flag::PREFLUSH)
+        | bit(cfg_get!(req_swap), flag::SWAP)
+}
+
+/// Kind and flags from the text of a tracepoint: `[F]op[F][A][S][M]`.
+#[inline(always)]
+pub fn parse_text<C: EbpfContext>(ctx: &C, index: usize) -> (u8, u32) {
     let text: [u8; 8] = read_kernel(ctx.as_ptr() as u64 + u64::from(tp_field(index).offset));
-    let mut flags = Flags {
-        op: 0,
-        meta: false,
-        fua: false,
-        preflush: false,
-        swap: false,
-    };
-    let mut at = 0;
+    let mut flags = 0;
+    let mut kind = text[0];
     if text[0] == b'F' {
-        flags.preflush = true;
-        at = 1;
+        flags = flag::PREFLUSH;
+        kind = text[1];
     }
-    match if at == 0 { text[0] } else { text[1] } {
-        b'W' => flags.op = op::WRITE,
-        b'D' => flags.op = op::DISCARD,
-        b'N' => flags.op = op::WRITE_ZEROES,
+    let mut kind = match kind {
+        b'W' => op::WRITE,
+        b'D' => op::DISCARD,
+        b'N' => op::WRITE_ZEROES,
         // A flush on its own is `FF`.
-        b'F' => {
-            flags.op = op::FLUSH;
-            return flags;
-        }
-        _ => return flags,
-    }
+        b'F' => return (op::FLUSH, flags),
+        _ => return (0, flags),
+    };
     // Secure erase is `DE`.
     for byte in text.iter().skip(1) {
         match *byte {
-            b'E' => flags.op = op::SECURE_ERASE,
-            b'M' => flags.meta = true,
-            b'F' => flags.fua = true,
+            b'E' => kind = op::SECURE_ERASE,
+            b'M' => flags |= flag::META,
+            b'F' => flags |= flag::FUA,
             0 => break,
             _ => {}
         }
     }
-    flags
+    (kind, flags)
 }
 
-/// Keeps a bio's row until it completes.
+/// Keeps a bio in flight until it completes.
 #[inline(always)]
-pub fn keep(disk: u16, kind: u8, sector: u64, row: &RowKey, sectors: u32) {
+pub fn keep(sector: u64, flight: &Flight) {
     let mut key = FlightKey {
         sector,
-        disk,
-        op: kind,
+        disk: flight.row.disk,
+        op: flight.row.op,
         slot: 0,
         reserved: 0,
     };
-    let flight = Flight {
-        row: *row,
-        sectors,
-        submitted: (bpf_ktime_get_ns_u64() >> 20) as u32,
-    };
     for slot in 0..SLOTS {
         key.slot = slot;
-        if FLIGHTS
-            .insert(&key, &flight, u64::from(BPF_NOEXIST))
-            .is_ok()
-        {
+        if FLIGHTS.insert(&key, flight, u64::from(BPF_NOEXIST)).is_ok() {
             if slot > 0 {
                 add_control(control::TWINS, 1);
             }
@@ -125,13 +102,16 @@ pub fn keep(disk: u16, kind: u8, sector: u64, row: &RowKey, sectors: u32) {
 }
 
 #[inline(always)]
-fn queued(bio: &Bio, flags: Flags) {
-    let row = classify::row(bio);
-    if flags.preflush || flags.fua {
-        count_flushes(&row, bio, flags);
+fn queued(bio: &Bio, scratch: &mut Scratch) {
+    let flight = &mut scratch.flight;
+    classify::fill(bio, &mut flight.row);
+    if bio.flags & (flag::PREFLUSH | flag::FUA) != 0 {
+        count_flushes(&flight.row, bio);
     }
     if bio.sectors > 0 {
-        keep(row.disk, row.op, bio.sector, &row, bio.sectors);
+        flight.sectors = bio.sectors;
+        flight.submitted = (bpf_ktime_get_ns_u64() >> 20) as u32;
+        keep(bio.sector, flight);
     }
 }
 
@@ -141,18 +121,32 @@ pub fn in_ledger(kind: u8) -> bool {
     matches!(kind, op::WRITE | op::WRITE_ZEROES | op::SECURE_ERASE)
 }
 
+/// Takes kind and flags through a map: the verifier knew them as constants,
+/// one way through the program for each.
+#[inline(always)]
+fn launder(kind: u8, flags: u32) -> Option<&'static mut Scratch> {
+    let scratch = scratch(scratch::QUEUE)?;
+    scratch.op = u32::from(kind);
+    scratch.flags = flags;
+    Some(scratch)
+}
+
 /// (struct bio *).
 #[raw_tracepoint]
 pub fn raw_bio_queue(ctx: RawTracePointContext) -> i32 {
     let address = ctx.arg::<u64>(0);
     let head = Head::read(address);
-    let flags = flags_of(head.get(address, btf::BIO_OPF) as u32);
-    if !in_ledger(flags.op) {
+    let opf = head.get(address, btf::BIO_OPF) as u32;
+    let kind = kind_of(opf);
+    if !in_ledger(kind) {
         return 0;
     }
     let bdev = head.get(address, btf::BIO_BDEV);
     let dev_of = |bdev| get(bdev, btf::BDEV_DEV) as u32;
     let Some((dev, info)) = device_of(OF_BIO, bdev, dev_of) else {
+        return 0;
+    };
+    let Some(scratch) = launder(kind, flags_of(opf)) else {
         return 0;
     };
     queued(
@@ -161,14 +155,12 @@ pub fn raw_bio_queue(ctx: RawTracePointContext) -> i32 {
             info,
             sector: head.get(address, btf::BIO_SECTOR),
             sectors: (head.get(address, btf::BIO_SIZE) >> 9) as u32,
-            op: flags.op,
-            meta: flags.meta,
-            fua: flags.fua,
-            swap: flags.swap,
+            op: scratch.op as u8,
+            flags: scratch.flags,
             address,
             direct: direct_inode(&head, address),
         },
-        flags,
+        scratch,
     );
     0
 }
@@ -191,24 +183,25 @@ pub fn tp_bio_queue(ctx: TracePointContext) -> u32 {
     let Some(info) = device(dev) else {
         return 0;
     };
-    let flags = flags_of_text(&ctx, f::BIOQ_RWBS);
-    if !in_ledger(flags.op) {
+    let (kind, flags) = parse_text(&ctx, f::BIOQ_RWBS);
+    if !in_ledger(kind) {
         return 0;
     }
+    let Some(scratch) = launder(kind, flags) else {
+        return 0;
+    };
     queued(
         &Bio {
             dev,
             info,
             sector: tp(&ctx, f::BIOQ_SECTOR),
             sectors: tp(&ctx, f::BIOQ_NR) as u32,
-            op: flags.op,
-            meta: flags.meta,
-            fua: flags.fua,
-            swap: false,
+            op: scratch.op as u8,
+            flags: scratch.flags,
             address: 0,
             direct: 0,
         },
-        flags,
+        scratch,
     );
     0
 }
@@ -220,7 +213,7 @@ pub fn tp_split(ctx: TracePointContext) -> u32 {
     let Some(info) = device(tp(&ctx, f::SPLIT_DEV) as u32) else {
         return 0;
     };
-    let kind = flags_of_text(&ctx, f::SPLIT_RWBS).op;
+    let (kind, _) = parse_text(&ctx, f::SPLIT_RWBS);
     if !in_ledger(kind) {
         return 0;
     }
@@ -245,8 +238,11 @@ pub fn tp_split(ctx: TracePointContext) -> u32 {
         if flight.sectors > front {
             let rest = flight.sectors - front;
             flight.sectors = front;
-            let row = flight.row;
-            keep(row.disk, row.op, cut, &row, rest);
+            if let Some(scratch) = scratch(scratch::SPLIT) {
+                scratch.flight = *flight;
+                scratch.flight.sectors = rest;
+                keep(cut, &scratch.flight);
+            }
             return 0;
         }
     }

@@ -20,13 +20,28 @@ pub struct Bio {
     pub sector: u64,
     pub sectors: u32,
     pub op: u8,
-    pub meta: bool,
-    pub fua: bool,
-    pub swap: bool,
+    /// Bits of [`flag`].
+    pub flags: u32,
     /// Address of the kernel's bio, 0 where the hook does not tell it.
     pub address: u64,
     /// Address of the inode that direct I/O writes to, 0 for any other bio.
     pub direct: u64,
+}
+
+/// Flags of a bio that matter here. Numbers, not truth values: each of those
+/// would double the paths that the verifier has to walk.
+pub mod flag {
+    pub const META: u32 = 1;
+    pub const FUA: u32 = 2;
+    pub const PREFLUSH: u32 = 4;
+    pub const SWAP: u32 = 8;
+}
+
+impl Bio {
+    #[inline(always)]
+    pub fn has(&self, flag: u32) -> bool {
+        self.flags & flag != 0
+    }
 }
 
 /// Sectors of an ext4 block zero, which holds the superblock.
@@ -70,104 +85,101 @@ fn by_reason(row: &mut RowKey, path: u8, task: &Task) {
 
 /// File data: the task is inside `ext4_writepages`.
 #[inline(always)]
-pub fn file_data(task: &Task) -> RowKey {
-    let mut row = RowKey {
+pub fn file_data(task: &Task, row: &mut RowKey) {
+    *row = RowKey {
         fs_dev: task.pages_dev,
         file: task.pages_file,
         dirtier: task.pages_owner,
         ..RowKey::default()
     };
     if task.commit_dev != 0 {
-        by_commit(&mut row, path::ORDERED, task);
+        by_commit(row, path::ORDERED, task);
     } else if task.fast_dev != 0 {
-        by_job(&mut row, path::ORDERED, job::FAST_COMMIT, task.sync_call);
+        by_job(row, path::ORDERED, job::FAST_COMMIT, task.sync_call);
     } else if task.flusher != 0 {
-        by_reason(&mut row, path::WRITEBACK, task);
+        by_reason(row, path::WRITEBACK, task);
     } else if task.sync_depth > 0 {
-        by_call(&mut row, path::FSYNC, task.sync_call);
+        by_call(row, path::FSYNC, task.sync_call);
     } else {
         let call = current::call();
         let sync = u32::from(call) == cfg_get!(call_sync_file_range);
-        by_call(
-            &mut row,
-            if sync { path::FSYNC } else { path::FORCED },
-            call,
-        );
+        by_call(row, if sync { path::FSYNC } else { path::FORCED }, call);
     }
-    row
 }
 
-/// The row of a bio; its epoch is filled in at completion.
+/// Fills in the row of a bio; its epoch comes at completion.
+///
+/// The row lies in a map: what is stored there, the verifier forgets, so that
+/// all ways through here meet again.
 #[inline(always)]
-pub fn row(bio: &Bio) -> RowKey {
-    let mut row = if bio.direct != 0 {
-        direct::row(bio)
+pub fn fill(bio: &Bio, row: &mut RowKey) {
+    *row = RowKey::default();
+    if bio.direct != 0 {
+        direct::fill(bio, row);
     } else {
         match current::context() {
-            Some(task) => in_context(bio, task),
-            None => without_context(bio, None),
+            Some(task) => in_context(bio, task, row),
+            None => without_context(bio, None, row),
         }
-    };
+    }
     row.disk = bio.info.disk as u16;
     row.op = bio.op;
     if row.fs_dev == 0 {
         row.fs_dev = bio.dev;
     }
-    row
 }
 
 #[inline(always)]
-fn in_context(bio: &Bio, task: &mut Task) -> RowKey {
-    let mut row = RowKey::default();
+fn in_context(bio: &Bio, task: &mut Task, row: &mut RowKey) {
     if task.journal_superblock != 0 {
         task.journal_superblock = 0;
-        journal_superblock(&mut row);
-    } else if task.pages_dev != 0 && !bio.meta && task.checkpoint == 0 {
-        row = task.pages_row;
+        journal_superblock(row);
+    } else if task.pages_dev != 0 && !bio.has(flag::META) && task.checkpoint == 0 {
+        *row = task.pages_row;
         count_age(bio, row.path, task);
     } else if task.commit_dev != 0 {
         row.fs_dev = task.commit_dev;
-        if task.flushing != 0 && !bio.meta && task.ordered_file != 0 {
-            by_commit(&mut row, path::ORDERED, task);
+        if task.flushing != 0 && !bio.has(flag::META) && task.ordered_file != 0 {
+            by_commit(row, path::ORDERED, task);
             row.file = task.ordered_file;
             row.dirtier = task.pages_owner;
             count_age(bio, path::ORDERED, task);
         } else {
-            by_commit(&mut row, path::JOURNAL, task);
+            by_commit(row, path::JOURNAL, task);
             if bio.info.flags & device_flag::DATA_JOURNAL != 0 {
-                page::journalled(bio, &mut row);
+                page::journalled(bio, row);
             }
         }
     } else if task.fast_dev != 0 {
         row.fs_dev = task.fast_dev;
-        by_job(&mut row, path::JOURNAL, job::FAST_COMMIT, task.sync_call);
+        by_job(row, path::JOURNAL, job::FAST_COMMIT, task.sync_call);
         row.dirtier = row.aux;
     } else if is_superblock(bio) {
-        by_job(&mut row, path::FS, job::SUPERBLOCK, current::call());
-    } else if bio.meta {
+        by_job(row, path::FS, job::SUPERBLOCK, current::call());
+    } else if bio.has(flag::META) {
         if bio.info.flags & device_flag::DATA_JOURNAL != 0 {
             // Journalled file data goes to its place like metadata.
-            page::file(bio, &mut row);
+            page::file(bio, row);
         }
         if task.flusher != 0 && task.checkpoint == 0 {
-            by_reason(&mut row, path::METADATA, task);
+            by_reason(row, path::METADATA, task);
         } else if task.checkpoint != 0 {
-            by_job(&mut row, path::METADATA, job::CHECKPOINT, current::call());
+            by_job(row, path::METADATA, job::CHECKPOINT, current::call());
         } else if task.sync_depth > 0 {
-            by_call(&mut row, path::METADATA, task.sync_call);
+            by_call(row, path::METADATA, task.sync_call);
         } else {
-            by_call(&mut row, path::METADATA, current::call());
+            by_call(row, path::METADATA, current::call());
         }
-    } else if bio.swap {
-        by_job(&mut row, path::SWAP, job::RECLAIM, CALL_NONE);
+    } else if bio.has(flag::SWAP) {
+        by_job(row, path::SWAP, job::RECLAIM, CALL_NONE);
     } else if task.flusher != 0 {
-        device_data(bio, &mut row);
+        device_data(bio, row);
         let path = if bio.info.flags & device_flag::OTHER_FS != 0 {
             path::WRITEBACK
         } else {
             path::RAW
         };
-        by_reason(&mut row, path, task);
+        by_reason(row, path, task);
     } else if task.dio_left > 0 && task.dio_disk == bio.info.disk {
         let bytes = u64::from(bio.sectors) << 9;
         task.dio_left = task.dio_left.saturating_sub(bytes);
@@ -184,12 +196,11 @@ fn in_context(bio: &Bio, task: &mut Task) -> RowKey {
             Some(entry) => entry.file,
             None => 0,
         };
-        by_call(&mut row, path::DIRECT, current::call());
+        by_call(row, path::DIRECT, current::call());
         row.dirtier = row.aux;
     } else {
-        row = without_context(bio, Some(task));
+        without_context(bio, Some(task), row);
     }
-    row
 }
 
 /// The journal's superblock: by its thread for the commit that comes next (the
@@ -209,20 +220,19 @@ fn journal_superblock(row: &mut RowKey) {
 
 /// Nothing on this task says why it writes.
 #[inline(always)]
-fn without_context(bio: &Bio, task: Option<&Task>) -> RowKey {
-    let mut row = RowKey::default();
-    if bio.swap {
-        by_job(&mut row, path::SWAP, job::RECLAIM, CALL_NONE);
+fn without_context(bio: &Bio, task: Option<&Task>, row: &mut RowKey) {
+    if bio.has(flag::SWAP) {
+        by_job(row, path::SWAP, job::RECLAIM, CALL_NONE);
     } else if is_superblock(bio) {
-        by_job(&mut row, path::FS, job::SUPERBLOCK, current::call());
-    } else if bio.meta {
-        by_call(&mut row, path::METADATA, current::call());
-    } else if matches!(task, Some(task) if task.checkpoint != 0) && page::file(bio, &mut row) {
-        by_job(&mut row, path::FORCED, job::CHECKPOINT, current::call());
+        by_job(row, path::FS, job::SUPERBLOCK, current::call());
+    } else if bio.has(flag::META) {
+        by_call(row, path::METADATA, current::call());
+    } else if matches!(task, Some(task) if task.checkpoint != 0) && page::file(bio, row) {
+        by_job(row, path::FORCED, job::CHECKPOINT, current::call());
     } else if current::is_kernel_thread() {
         if current::is_lazy_init() {
-            by_job(&mut row, path::FS, job::LAZY_INIT, CALL_NONE);
-        } else if !page::delayed(bio, &mut row) {
+            by_job(row, path::FS, job::LAZY_INIT, CALL_NONE);
+        } else if !page::delayed(bio, row) {
             row.path = path::UNATTRIBUTED;
             row.trig = trig::UNKNOWN;
             row.aux = current::tid();
@@ -232,18 +242,17 @@ fn without_context(bio: &Bio, task: Option<&Task>) -> RowKey {
         let mounting = call == cfg_get!(call_mount) || call == cfg_get!(call_fsconfig);
         if mounting && in_superblock(bio) {
             // The mount that is just being made is not known yet.
-            by_job(&mut row, path::FS, job::SUPERBLOCK, call as u16);
-            return row;
+            by_job(row, path::FS, job::SUPERBLOCK, call as u16);
+            return;
         }
         let other = bio.info.flags & device_flag::OTHER_FS != 0;
         by_call(
-            &mut row,
+            row,
             if other { path::OTHER } else { path::RAW },
             current::call(),
         );
         row.dirtier = row.aux;
     }
-    row
 }
 
 /// Pages of the block device itself: whoever dirtied them.
@@ -262,7 +271,9 @@ fn device_data(bio: &Bio, row: &mut RowKey) {
 /// of the journal's it is metadata like any other.
 #[inline(always)]
 fn is_superblock(bio: &Bio) -> bool {
-    bio.info.flags & device_flag::EXT4 != 0 && (bio.fua || !bio.meta) && in_superblock(bio)
+    bio.info.flags & device_flag::EXT4 != 0
+        && (bio.has(flag::FUA) || !bio.has(flag::META))
+        && in_superblock(bio)
 }
 
 #[inline(always)]
@@ -285,16 +296,20 @@ fn in_extent(bio: &Bio, task: &Task) -> bool {
 /// and its last dirtying.
 #[inline(always)]
 fn count_age(bio: &Bio, path: u8, task: &Task) {
-    if task.pages_first == 0 || bio.info.disk >= 16 {
-        return;
+    if task.pages_first != 0 && bio.info.disk < 16 {
+        let base = (bio.info.disk * path::COUNT as u32 + u32::from(path)) * AGE_BUCKETS;
+        add_ages(base, task.pages_first, task.pages_last, bio.sectors);
     }
+}
+
+#[inline(never)]
+fn add_ages(base: u32, first_ns: u64, last_ns: u64, sectors: u32) {
     let now = inode::bpf_ktime_get_ns_u64();
-    let oldest = now.saturating_sub(task.pages_first) / 1_000_000;
-    let newest = now.saturating_sub(task.pages_last) / 1_000_000;
+    let oldest = now.saturating_sub(first_ns) / 1_000_000;
+    let newest = now.saturating_sub(last_ns) / 1_000_000;
     let step = oldest.saturating_sub(newest) / 4;
-    let base = (bio.info.disk * path::COUNT as u32 + u32::from(path)) * AGE_BUCKETS;
-    let quarter = u64::from(bio.sectors) / 4;
-    let rest = u64::from(bio.sectors) - 3 * quarter;
+    let quarter = u64::from(sectors) / 4;
+    let rest = u64::from(sectors) - 3 * quarter;
     add_age(base, newest + step / 2, quarter);
     add_age(base, newest + step + step / 2, quarter);
     add_age(base, newest + 2 * step + step / 2, quarter);

@@ -1,11 +1,12 @@
 //! Completions: the device counts a sector when it completes, and so do we.
 
 use crate::{
-    block::{Flags, SLOTS, flags_of, flags_of_text, in_ledger, keep},
-    classify::Bio,
+    block::{SLOTS, in_ledger, keep, kind_of, parse_text},
+    classify::{Bio, flag},
     globals::{Head, cfg_get, get, tp},
     maps::{
         CONTROL, EDGES, FLIGHTS, OF_REQUEST, ROWS, add, control_value, device, device_of, lose,
+        scratch,
     },
 };
 use aya_ebpf::{
@@ -90,10 +91,10 @@ fn count(row: &RowKey, sectors: u64, bios: u64) {
 /// Flushes that a bio asks for: one before it, one after it where the device
 /// cannot write through by itself.
 #[inline(always)]
-pub fn count_flushes(row: &RowKey, bio: &Bio, flags: Flags) {
+pub fn count_flushes(row: &RowKey, bio: &Bio) {
     let device_fua = bio.info.flags & tracer_common::device_flag::FUA != 0;
-    let after = flags.fua && bio.sectors > 0 && !device_fua;
-    let asked = u64::from(flags.preflush) + u64::from(after);
+    let after = bio.has(flag::FUA) && bio.sectors > 0 && !device_fua;
+    let asked = u64::from(bio.has(flag::PREFLUSH)) + u64::from(after);
     let mut row = *row;
     row.epoch = control_value(control::EPOCH) as u32;
     if let Some(value) = counts(&row) {
@@ -247,8 +248,10 @@ fn walk(completion: &Completion, epoch: u32) {
         }
     }
     if walk.cut.sectors > 0 {
-        let row = walk.cut.row;
-        keep(row.disk, row.op, walk.key.sector, &row, walk.cut.sectors);
+        if let Some(scratch) = scratch(scratch::COMPLETE) {
+            scratch.flight = walk.cut;
+            keep(walk.key.sector, &scratch.flight);
+        }
     }
     let unknown_sectors = walk.missed + walk.left;
     if unknown_sectors > 0 {
@@ -306,7 +309,7 @@ fn dev_of_queue(queue: u64) -> u32 {
 pub fn raw_rq_complete(ctx: RawTracePointContext) -> i32 {
     let request = ctx.arg::<u64>(0);
     let head = Head::read(request);
-    let kind = flags_of(head.get(request, btf::RQ_FLAGS) as u32).op;
+    let kind = kind_of(head.get(request, btf::RQ_FLAGS) as u32);
     if !in_ledger(kind) && kind != op::DISCARD && kind != op::FLUSH {
         return 0;
     }
@@ -334,7 +337,7 @@ pub fn tp_rq_complete(ctx: TracePointContext) -> u32 {
     let Some(info) = device(tp(&ctx, f::RQC_DEV) as u32) else {
         return 0;
     };
-    let kind = flags_of_text(&ctx, f::RQC_RWBS).op;
+    let (kind, _) = parse_text(&ctx, f::RQC_RWBS);
     let sectors = tp(&ctx, f::RQC_NR);
     if !(kind == op::FLUSH || sectors > 0 && (in_ledger(kind) || kind == op::DISCARD)) {
         return 0;

@@ -14,19 +14,16 @@ use aya_ebpf::{
 };
 use tracer_common::{CALL_NONE, RowKey, btf, path, tp as f, trig};
 
-/// The row of a bio that is direct I/O by its own account.
+/// Fills in the row of a bio that is direct I/O by its own account.
 #[inline(always)]
-pub fn row(bio: &Bio) -> RowKey {
-    let mut row = RowKey {
-        path: path::DIRECT,
-        trig: trig::CALL,
-        ..RowKey::default()
-    };
+pub fn fill(bio: &Bio, row: &mut RowKey) {
+    row.path = path::DIRECT;
+    row.trig = trig::CALL;
     row.aux = current::tgid();
     row.dirtier = row.aux;
     row.call = CALL_NONE;
     let Some(task) = current::context_or_new() else {
-        return row;
+        return;
     };
     // The usual case, the file of the last bio, costs one read.
     if task.dio_inode != bio.direct || get(bio.direct, btf::INODE_INO) != task.dio_ino {
@@ -36,7 +33,6 @@ pub fn row(bio: &Bio) -> RowKey {
     row.fs_dev = task.dio_dev;
     row.file = task.dio_file;
     row.call = current::call();
-    row
 }
 
 #[inline(always)]

@@ -13,7 +13,7 @@ use aya_ebpf::{
     macros::{raw_tracepoint, tracepoint},
     programs::{RawTracePointContext, TracePointContext},
 };
-use tracer_common::{FastCommitRecord, REC_FAST_COMMIT, btf, loss, tp as f, waker};
+use tracer_common::{FastCommitRecord, REC_FAST_COMMIT, RowKey, btf, loss, tp as f, waker};
 
 /// Device and inode number of the inode at this address.
 #[inline(always)]
@@ -119,7 +119,8 @@ fn pages_enter(dev: u32, ino: u64, address: u64) {
     task.pages_dev = dev;
     task.pages_file = entry.file;
     // A worker may submit some of the bios later: it finds the cause here.
-    let row = crate::classify::file_data(task);
+    let mut row = RowKey::default();
+    crate::classify::file_data(task, &mut row);
     task.pages_row = row;
     entry.path = row.path;
     entry.trig = row.trig;

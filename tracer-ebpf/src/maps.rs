@@ -186,6 +186,35 @@ pub fn add(counter: *mut u64, value: u64) {
     unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, value) };
 }
 
+/// What a program builds up outside its stack.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Scratch {
+    pub flight: Flight,
+    pub op: u32,
+    pub flags: u32,
+}
+
+/// One for each program that uses it: none of them is interrupted by itself.
+#[map]
+pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(3, 0);
+
+/// Indices of [`SCRATCH`].
+pub mod scratch {
+    pub const QUEUE: u32 = 0;
+    pub const SPLIT: u32 = 1;
+    pub const COMPLETE: u32 = 2;
+}
+
+/// The scratch of a program.
+#[inline(always)]
+pub fn scratch(index: u32) -> Option<&'static mut Scratch> {
+    // SAFETY: a per-CPU map value, used by one program at a time.
+    SCRATCH
+        .get_ptr_mut(index)
+        .map(|scratch| unsafe { &mut *scratch })
+}
+
 /// A kernel object of a device, and what is known of it.
 #[repr(C)]
 #[derive(Clone, Copy)]

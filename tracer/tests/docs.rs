@@ -87,6 +87,7 @@ fn full_run() -> Run {
         sectors: 8,
     }];
     let file = FileRow {
+        deleted: true,
         file: Some(b"log/\xff".to_vec()),
         of: Some("data"),
         ino: Some(12),
@@ -275,6 +276,7 @@ fn words_of_rows_without_file_or_process_are_documented() {
     }));
     let (names, shares) = (Names::default(), HashMap::new());
     let context = Context {
+        blocks: &HashMap::new(),
         names: &names,
         shares: &shares,
         reasons: &[],

@@ -28,7 +28,7 @@ pub fn user(asked: Option<&str>) -> anyhow::Result<Option<User>> {
     }
     let id = |name| env::var(name).ok().and_then(|text| text.parse().ok());
     match (id("SUDO_UID"), id("SUDO_GID")) {
-        (Some(0), _) | (None, _) => Ok(None),
+        (Some(0) | None, _) => Ok(None),
         (Some(uid), gid) => Ok(Some(User {
             uid,
             gid: gid.unwrap_or(uid),

@@ -44,7 +44,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout();
     match cli.command {
         Command::Doctor(args) => doctor::run(args, &mut out),
-        Command::Trace(args) => trace::run(*args, &mut out),
+        Command::Trace(args) => trace::run(&args, &mut out),
         Command::Workload(args) => workload::run(args, &mut out),
     }
 }

@@ -137,18 +137,18 @@ fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 /// Runs `trace`.
-pub fn run(args: TraceArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+pub fn run(args: &TraceArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     if args.command.is_empty() && (args.sync || args.drain.is_some()) {
         bail!("--sync and --drain need a command: writepath trace --sync -- CMD");
     }
     // The image's mount is private to this thread and what it starts, so it
     // is made before there are others.
-    let bed = args.image.map(|size| make_bed(&args, size)).transpose()?;
+    let bed = args.image.map(|size| make_bed(args, size)).transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the event loop")?;
-    let result = runtime.block_on(trace(&args, bed.as_ref(), out));
+    let result = runtime.block_on(trace(args, bed.as_ref(), out));
     drop(bed);
     match result {
         Ok(code) => Ok(code),
@@ -319,7 +319,7 @@ async fn follow(
     for timer in [&mut ring, &mut tick] {
         timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
     }
-    let far = Duration::from_secs(86400 * 365);
+    let far = Duration::from_hours(24 * 365);
     let mut step = interval(args.interval.unwrap_or(far));
     step.tick().await;
     let mut until = Instant::now() + args.duration.unwrap_or(far);
@@ -475,7 +475,7 @@ mod tests {
         assert!(parse_size("1T").is_err());
         assert!(parse_size("M").is_err());
         assert_eq!(parse_duration("1.5"), Ok(Duration::from_millis(1500)));
-        assert_eq!(parse_duration("2min"), Ok(Duration::from_secs(120)));
+        assert_eq!(parse_duration("2min"), Ok(Duration::from_mins(2)));
         assert!(parse_duration("0").is_err());
         assert!(parse_duration("-1").is_err());
     }

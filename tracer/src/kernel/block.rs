@@ -148,7 +148,7 @@ impl Disk {
         let mut buffer = [0; 512];
         let len = self.stat.read_at(&mut buffer, 0)?;
         let text = std::str::from_utf8(&buffer[..len]).map_err(io::Error::other)?;
-        let mut numbers = text.split_ascii_whitespace().map(|n| n.parse::<u64>());
+        let mut numbers = text.split_ascii_whitespace().map(str::parse::<u64>);
         let mut skip = |count: usize| numbers.nth(count).and_then(Result::ok);
         let sectors_written = skip(6).ok_or_else(|| io::Error::other("short stat"))?;
         let in_flight = skip(1).unwrap_or_default();

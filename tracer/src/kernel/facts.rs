@@ -7,10 +7,11 @@ use crate::{
     plan::Facts,
 };
 use std::{collections::HashMap, fs, path::Path};
+use tracer_common::btf as b;
 use tracer_common::{BTF_MEMBERS, Config, FIELDS, Field};
 
 /// Flags and operations of bios where there is no BTF: the values that
-/// kernels 4.10 to 6.x share (include/linux/blk_types.h).
+/// kernels 4.10 to 6.x share (`include/linux/blk_types.h`).
 const OPERATIONS: [(&str, u8); 5] = [
     ("REQ_OP_WRITE", 1),
     ("REQ_OP_DISCARD", 3),
@@ -91,7 +92,6 @@ impl KernelFacts {
             *place = btf.member(structure, member).unwrap_or(Field::ABSENT);
         }
         let told = |index: usize| self.config.btf[index].present();
-        use tracer_common::btf as b;
         if [
             b::BIO_END,
             b::BIO_PRIVATE,
@@ -118,9 +118,8 @@ impl KernelFacts {
         let member = |index: usize| self.config.btf[index].present();
         self.call_readable = btf.enumerator("BPF_FUNC_task_pt_regs").is_some()
             && btf.enumerator("BPF_FUNC_get_current_task_btf").is_some()
-            && member(tracer_common::btf::TASK_FLAGS)
-            && (member(tracer_common::btf::REGS_CALL)
-                || member(tracer_common::btf::REGS_CALL_ARM64));
+            && member(b::TASK_FLAGS)
+            && (member(b::REGS_CALL) || member(b::REGS_CALL_ARM64));
         self.config.loop_callable = u8::from(btf.enumerator("BPF_FUNC_loop").is_some());
         self.config.call_readable = u32::from(self.call_readable);
         for (event, arguments) in &mut self.arguments {

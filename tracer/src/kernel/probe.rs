@@ -64,6 +64,9 @@ pub struct Probe {
     cpus: usize,
 }
 
+/// Sums by two numbers, such as file and process.
+pub type Sums = Vec<((u32, u32), u64)>;
+
 type Flights = Vec<(FlightKey, Flight)>;
 
 /// Now, as [`Flight::submitted`] has it.
@@ -153,7 +156,7 @@ impl Probe {
                         break;
                     }
                     Err(error) => {
-                        failures.push(format!("{}: {}", candidate.program, short(&error)))
+                        failures.push(format!("{}: {}", candidate.program, short(&error)));
                     }
                 }
             }
@@ -309,7 +312,7 @@ impl Probe {
     }
 
     /// Sums by the two halves of their key.
-    fn pairs(&self, name: &'static str) -> Result<Vec<((u32, u32), u64)>, ProbeError> {
+    fn pairs(&self, name: &'static str) -> Result<Sums, ProbeError> {
         let Some(map) = self.ebpf.map(name) else {
             return Ok(Vec::new());
         };
@@ -322,12 +325,12 @@ impl Probe {
     }
 
     /// Metadata blocks dirtied, by (device, process).
-    pub fn blocks(&self) -> Result<Vec<((u32, u32), u64)>, ProbeError> {
+    pub fn blocks(&self) -> Result<Sums, ProbeError> {
         self.pairs("BLOCKS")
     }
 
     /// Bytes dirtied, by (file, process).
-    pub fn shares(&self) -> Result<Vec<((u32, u32), u64)>, ProbeError> {
+    pub fn shares(&self) -> Result<Sums, ProbeError> {
         let mut found = self.pairs("SHARES")?;
         // What CPUs have gathered and not yet booked.
         if let Some(map) = self.ebpf.map("DIRTIED") {
