@@ -1,11 +1,13 @@
 //! What `doctor` prints, over plain values: golden texts within 80 columns,
-//! and JSON.
+//! and JSON that docs/json.md describes.
 
 use serde_json::Value;
 use writepath::{
     output::doctor::{self, Check, Diagnosis, HookLine, State},
-    plan::{Answer, Kind},
+    plan::{self, Answer, Kind},
 };
+
+const DOCUMENT: &str = include_str!("../../docs/json.md");
 
 fn hook(name: &'static str, answer: Answer, by: Option<(Kind, &'static str)>) -> HookLine {
     HookLine {
@@ -153,4 +155,35 @@ fn without_a_required_hook_there_is_nothing() {
     assert!(found.able());
     found.checks[0].state = State::Unable;
     assert!(!found.able());
+}
+
+/// Fails with every word that is not in the schema's section of the document.
+fn expect<'a>(words: impl IntoIterator<Item = &'a str>) {
+    let heading = format!("\n## `{}`\n", doctor::SCHEMA);
+    let (_, rest) = DOCUMENT.split_once(&heading).unwrap();
+    let section = rest.split_once("\n## ").map_or(rest, |(own, _)| own);
+    for word in words {
+        assert!(section.contains(&format!("`{word}`")), "{word}");
+    }
+}
+
+#[test]
+fn keys_and_words_are_documented() {
+    let json = json(&board());
+    let object = json.as_object().unwrap();
+    expect(object.keys().map(String::as_str));
+    for rows in ["checks", "hooks", "answers"] {
+        for row in json[rows].as_array().unwrap() {
+            expect(row.as_object().unwrap().keys().map(String::as_str));
+        }
+    }
+    expect([State::Ok, State::Lost, State::Unable].map(State::name));
+    expect(
+        json["hooks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|hook| hook["by"].as_str()),
+    );
+    expect(plan::HOOKS.iter().map(|hook| hook.answer.name()));
 }
