@@ -82,10 +82,10 @@ pub fn raw_dio_begin(ctx: RawTracePointContext) -> i32 {
 #[tracepoint]
 pub fn tp_dio_begin(ctx: TracePointContext) -> u32 {
     let dev = tp(&ctx, f::DIO_DEV) as u32;
-    if device(dev).is_some() {
-        if let Some(task) = current::context_or_new() {
-            begin(task, dev, tp(&ctx, f::DIO_INO), 0, tp(&ctx, f::DIO_COUNT));
-        }
+    if device(dev).is_some()
+        && let Some(task) = current::context_or_new()
+    {
+        begin(task, dev, tp(&ctx, f::DIO_INO), 0, tp(&ctx, f::DIO_COUNT));
     }
     0
 }

@@ -88,10 +88,10 @@ fn flush(cache: &Dirtied) {
     if cache.file == 0 || cache.bytes == 0 {
         return;
     }
-    if let Some(entry) = inode::known(cache.dev, cache.ino) {
-        if entry.file == cache.file {
-            inode::add_bytes(entry, cache.tgid, cache.bytes);
-        }
+    if let Some(entry) = inode::known(cache.dev, cache.ino)
+        && entry.file == cache.file
+    {
+        inode::add_bytes(entry, cache.tgid, cache.bytes);
     }
 }
 
@@ -107,7 +107,7 @@ fn dirtied_by_number(dev: u32, ino: u64, bytes: u64) {
     }
 }
 
-/// All three: (struct inode *, loff_t pos, unsigned len, unsigned copied).
+/// All three: (struct inode *, `loff_t` pos, unsigned len, unsigned copied).
 #[raw_tracepoint]
 pub fn raw_write_end(ctx: RawTracePointContext) -> i32 {
     dirtied_at(
@@ -118,7 +118,7 @@ pub fn raw_write_end(ctx: RawTracePointContext) -> i32 {
     0
 }
 
-/// (struct folio *, struct address_space *); struct page * in 5.10.
+/// (struct folio *, struct `address_space` *); struct page * in 5.10.
 #[raw_tracepoint]
 pub fn raw_dirty_folio(ctx: RawTracePointContext) -> i32 {
     dirtied_at(get(ctx.arg::<u64>(1), btf::MAPPING_HOST), 4096, By::Folio);

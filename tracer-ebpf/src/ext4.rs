@@ -46,15 +46,16 @@ fn sync_enter(dev: u32, ino: u64, address: u64) {
     current::note_process();
     if let Some(journal) = journal_or_new(dev) {
         journal.syncing += 1;
-        let waiting = &mut journal.waiting;
-        if waiting.kind == waker::NONE {
-            waiting.kind = waker::FSYNC;
-            waiting.tgid = current::tgid();
-            waiting.tid = current::tid();
-            waiting.file = task.sync_file;
-            waiting.call = u32::from(task.sync_call);
-            waiting.comm = bpf_get_current_comm().unwrap_or_default();
-            waiting.ns = inode::bpf_ktime_get_ns_u64();
+        let latest = &mut journal.latest;
+        latest.kind = waker::FSYNC;
+        latest.tgid = current::tgid();
+        latest.tid = current::tid();
+        latest.file = task.sync_file;
+        latest.call = u32::from(task.sync_call);
+        latest.comm = bpf_get_current_comm().unwrap_or_default();
+        latest.ns = inode::bpf_ktime_get_ns_u64();
+        if journal.waiting.kind == waker::NONE {
+            journal.waiting = journal.latest;
         }
     }
 }
@@ -72,7 +73,7 @@ fn sync_exit(dev: u32) {
         return;
     }
     task.sync_dev = 0;
-    if let Some(journal) = JOURNALS.get_ptr_mut(&dev) {
+    if let Some(journal) = JOURNALS.get_ptr_mut(dev) {
         // SAFETY: a live map value; racing writers set whole integers.
         let journal = unsafe { &mut *journal };
         journal.syncing = journal.syncing.saturating_sub(1);
@@ -146,10 +147,10 @@ pub fn tp_writepages(ctx: TracePointContext) -> u32 {
 
 #[tracepoint]
 pub fn tp_writepages_result(ctx: TracePointContext) -> u32 {
-    if let Some(task) = current::context() {
-        if task.pages_dev == tp(&ctx, f::WPR_DEV) as u32 {
-            task.pages_dev = 0;
-        }
+    if let Some(task) = current::context()
+        && task.pages_dev == tp(&ctx, f::WPR_DEV) as u32
+    {
+        task.pages_dev = 0;
     }
     0
 }

@@ -89,6 +89,7 @@ impl Head {
         let start = (&raw const self.0).cast::<u8>();
         // SAFETY: inside the copy, and aligned as the kernel aligns it. The
         // verifier knows offset and size as constants.
+        #[allow(clippy::cast_ptr_alignment)]
         unsafe {
             let place = start.add(field.offset as usize);
             match field.size {

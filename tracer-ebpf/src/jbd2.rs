@@ -54,6 +54,7 @@ static NO_JOURNAL: Journal = Journal {
     },
     waiting: NO_WAKER,
     sync_fs: NO_WAKER,
+    latest: NO_WAKER,
     thread: 0,
     open: 0,
     woken: 0,
@@ -67,18 +68,18 @@ static NO_JOURNAL: Journal = Journal {
 fn journal(dev: u32) -> Option<&'static mut Journal> {
     // SAFETY: a live map value; racing writers set whole integers.
     JOURNALS
-        .get_ptr_mut(&dev)
+        .get_ptr_mut(dev)
         .map(|journal| unsafe { &mut *journal })
 }
 
 /// The journal of a device, made when it is new.
 #[inline(always)]
 pub fn journal_or_new(dev: u32) -> Option<&'static mut Journal> {
-    if JOURNALS.get_ptr(&dev).is_none()
+    if JOURNALS.get_ptr(dev).is_none()
         && JOURNALS
-            .insert(&dev, &NO_JOURNAL, u64::from(BPF_NOEXIST))
+            .insert(dev, NO_JOURNAL, u64::from(BPF_NOEXIST))
             .is_err()
-        && JOURNALS.get_ptr(&dev).is_none()
+        && JOURNALS.get_ptr(dev).is_none()
     {
         lose(loss::TASK);
     }
@@ -89,7 +90,7 @@ pub fn journal_or_new(dev: u32) -> Option<&'static mut Journal> {
 #[inline(always)]
 pub fn thread_of(tid: u32) -> Option<u32> {
     // SAFETY: copied out at once.
-    unsafe { JOURNAL_THREADS.get(&tid) }.copied()
+    unsafe { JOURNAL_THREADS.get(tid) }.copied()
 }
 
 /// The transaction that the journal will commit next, 0 unknown.
@@ -132,7 +133,7 @@ pub fn tp_start_commit(ctx: TracePointContext) -> u32 {
     let tid = current::tid();
     if journal.thread != tid {
         journal.thread = tid;
-        let _ = JOURNAL_THREADS.insert(&tid, &dev, 0);
+        let _ = JOURNAL_THREADS.insert(tid, dev, 0);
         if let Some(bits) = JOURNAL_BITS.get_ptr_mut((tid >> 6) & 511) {
             // SAFETY: a live map value; two journals rarely start at once,
             // and a lost bit is set again at the next commit's start.
@@ -153,6 +154,9 @@ pub fn tp_start_commit(ctx: TracePointContext) -> u32 {
     record.syncing = journal.syncing;
     record.waiting = journal.waiting;
     record.sync_fs = journal.sync_fs;
+    if record.waiting.kind == waker::NONE && journal.syncing > 0 {
+        record.waiting = journal.latest;
+    }
     clear(&mut journal.waiting);
     clear(&mut journal.sync_fs);
     journal.open = 1;
@@ -241,20 +245,20 @@ pub fn tp_submit_inode_data(ctx: TracePointContext) -> u32 {
 /// The journal's superblock is the next bio of this task.
 #[tracepoint]
 pub fn tp_write_superblock(ctx: TracePointContext) -> u32 {
-    if device(tp(&ctx, f::JSB_DEV) as u32).is_some() {
-        if let Some(task) = current::context_or_new() {
-            task.journal_superblock = 1;
-        }
+    if device(tp(&ctx, f::JSB_DEV) as u32).is_some()
+        && let Some(task) = current::context_or_new()
+    {
+        task.journal_superblock = 1;
     }
     0
 }
 
 #[tracepoint]
 pub fn tp_checkpoint(ctx: TracePointContext) -> u32 {
-    if device(tp(&ctx, f::JCKPT_DEV) as u32).is_some() {
-        if let Some(task) = current::context_or_new() {
-            task.checkpoint = 1;
-        }
+    if device(tp(&ctx, f::JCKPT_DEV) as u32).is_some()
+        && let Some(task) = current::context_or_new()
+    {
+        task.checkpoint = 1;
     }
     0
 }
@@ -290,6 +294,8 @@ fn handle_ended(dev: u32, sync: bool, dirtied: i32) {
         // Blocks that the flusher's handles dirty are the file's owner's.
         let owner = match task {
             Some(task) if task.pages_dev != 0 => task.pages_owner,
+            // Workers finish what others began; whose it was is not known.
+            _ if current::is_kernel_thread() => 0,
             _ => current::tgid(),
         };
         if owner != 0 && owner != RowKey::SHARED {
@@ -303,10 +309,8 @@ fn handle_ended(dev: u32, sync: bool, dirtied: i32) {
             }
         }
     }
-    if sync {
-        if let Some(task) = current::context_or_new() {
-            task.sync_handle = 1;
-        }
+    if sync && let Some(task) = current::context_or_new() {
+        task.sync_handle = 1;
     }
 }
 

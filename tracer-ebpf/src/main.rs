@@ -8,6 +8,8 @@
 #![cfg_attr(target_arch = "bpf", no_main)]
 #![cfg_attr(target_arch = "bpf", feature(core_intrinsics))]
 #![cfg_attr(target_arch = "bpf", allow(internal_features))]
+// The attributes of the programs hand contexts over by value.
+#![cfg_attr(target_arch = "bpf", allow(clippy::needless_pass_by_value))]
 
 #[cfg(target_arch = "bpf")]
 mod block;

@@ -103,6 +103,8 @@ pub struct Journal {
     pub waiting: Waker,
     /// Who entered `ext4_sync_fs` last since the last commit started.
     pub sync_fs: Waker,
+    /// Who entered `ext4_sync_file` last.
+    pub latest: Waker,
     /// Its thread, 0 unknown.
     pub thread: u32,
     /// A commit is running.
@@ -277,7 +279,7 @@ pub fn control_value(index: u32) -> u64 {
 #[inline(always)]
 pub fn device(dev: u32) -> Option<DeviceInfo> {
     // SAFETY: the value is copied out; userspace replaces it as a whole.
-    unsafe { DEVICES.get(&dev) }.copied()
+    unsafe { DEVICES.get(dev) }.copied()
 }
 
 /// Offers a record to the ring; wakes the reader only when much has gathered.

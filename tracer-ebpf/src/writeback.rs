@@ -22,7 +22,7 @@ pub fn raw_writeback_queue(ctx: RawTracePointContext) -> i32 {
     };
     current::note_process();
     // Without it the round has its reason, but no requester.
-    let _ = WORKS.insert(&work, &requester, 0);
+    let _ = WORKS.insert(work, requester, 0);
     0
 }
 
@@ -34,10 +34,10 @@ pub fn raw_writeback_exec(ctx: RawTracePointContext) -> i32 {
         return 0;
     };
     // SAFETY: copied out at once.
-    if let Some(requester) = unsafe { WORKS.get(&work) } {
+    if let Some(requester) = unsafe { WORKS.get(work) } {
         task.work_by = requester.tgid;
         task.work_call = requester.call as u16;
-        let _ = WORKS.remove(&work);
+        let _ = WORKS.remove(work);
     } else {
         task.work_by = 0;
         task.work_call = CALL_NONE;
