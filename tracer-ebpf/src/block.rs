@@ -91,7 +91,7 @@ pub fn keep(sector: u64, flight: &Flight) {
     };
     for slot in 0..SLOTS {
         key.slot = slot;
-        if FLIGHTS.insert(key, flight, u64::from(BPF_NOEXIST)).is_ok() {
+        if FLIGHTS.insert(&key, flight, u64::from(BPF_NOEXIST)).is_ok() {
             if slot > 0 {
                 add_control(control::TWINS, 1);
             }
@@ -229,7 +229,7 @@ pub fn tp_split(ctx: TracePointContext) -> u32 {
     };
     for slot in 0..SLOTS {
         key.slot = slot;
-        let Some(found) = FLIGHTS.get_ptr_mut(key) else {
+        let Some(found) = FLIGHTS.get_ptr_mut(&key) else {
             continue;
         };
         // SAFETY: a live map value; only the submitter of this bio, which is

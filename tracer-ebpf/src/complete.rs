@@ -68,7 +68,7 @@ fn counts(row: &RowKey) -> Option<*mut RowValue> {
         return Some(value);
     }
     // A row made by another CPU meanwhile is as good.
-    let _ = ROWS.insert(row, NO_COUNTS, u64::from(BPF_NOEXIST));
+    let _ = ROWS.insert(row, &NO_COUNTS, u64::from(BPF_NOEXIST));
     let value = ROWS.get_ptr_mut(row);
     if value.is_none() {
         lose(loss::ROW);
@@ -151,7 +151,7 @@ extern "C" fn turn(_index: u32, walk: *mut Walk) -> i64 {
     if walk.left == 0 {
         return 1;
     }
-    let mut found = FLIGHTS.get_ptr(walk.key);
+    let mut found = FLIGHTS.get_ptr(&walk.key);
     let len = match found {
         // SAFETY: a live map value, checked not null.
         Some(flight) => u64::from(unsafe { (*flight).sectors }),
@@ -175,7 +175,7 @@ extern "C" fn turn(_index: u32, walk: *mut Walk) -> i64 {
         }
         if walk.first != walk.key.slot {
             walk.key.slot = walk.first;
-            found = FLIGHTS.get_ptr(walk.key);
+            found = FLIGHTS.get_ptr(&walk.key);
         }
     }
     walk.first = NONE;
@@ -185,7 +185,7 @@ extern "C" fn turn(_index: u32, walk: *mut Walk) -> i64 {
     // SAFETY: copied out at once.
     let mut flight = unsafe { *flight };
     // An error says that another CPU completed its twin: as good.
-    let _ = FLIGHTS.remove(walk.key);
+    let _ = FLIGHTS.remove(&walk.key);
     if walk.key.slot > 0 {
         add_control(control::TWINS, u64::MAX);
         walk.key.slot = 0;

@@ -59,8 +59,8 @@ static NO_TASK: Task = Task {
     extent_ino: 0,
     extent_start: 0,
     extent_len: 0,
+    work: 0,
     work_by: 0,
-    reserved_word: 0,
     work_call: CALL_NONE,
     work_reason: 0,
     sync_call: CALL_NONE,
@@ -91,23 +91,26 @@ pub fn tgid() -> u32 {
 pub fn context() -> Option<&'static mut Task> {
     // SAFETY: only the task itself changes its entry, and a program is not
     // interrupted by another of the same task.
-    TASKS.get_ptr_mut(tid()).map(|task| unsafe { &mut *task })
+    TASKS.get_ptr_mut(&tid()).map(|task| unsafe { &mut *task })
 }
 
 /// The context of the current task, made when it has none.
 #[inline(always)]
 pub fn context_or_new() -> Option<&'static mut Task> {
     let tid = tid();
-    if let Some(task) = TASKS.get_ptr_mut(tid) {
+    if let Some(task) = TASKS.get_ptr_mut(&tid) {
         // SAFETY: as in `context`.
         return Some(unsafe { &mut *task });
     }
-    if TASKS.insert(tid, NO_TASK, u64::from(BPF_NOEXIST)).is_err() {
+    if TASKS
+        .insert(&tid, &NO_TASK, u64::from(BPF_NOEXIST))
+        .is_err()
+    {
         lose(loss::TASK);
         return None;
     }
     // SAFETY: as in `context`.
-    TASKS.get_ptr_mut(tid).map(|task| unsafe { &mut *task })
+    TASKS.get_ptr_mut(&tid).map(|task| unsafe { &mut *task })
 }
 
 /// Flags of the current task, 0 when they cannot be read.
@@ -185,17 +188,17 @@ fn ioctl(request: u32) -> u16 {
 #[inline(never)]
 pub fn note_process() {
     let id = tgid();
-    if PROCESSES.get_ptr(id).is_some() {
+    if PROCESSES.get_ptr(&id).is_some() {
         return;
     }
     let process = Process {
         comm: bpf_get_current_comm().unwrap_or_default(),
         // SAFETY: the helper has no preconditions.
         cgroup: unsafe { bpf_get_current_cgroup_id() },
-        marked: u32::from(MARKED.get_ptr(id).is_some()),
+        marked: u32::from(MARKED.get_ptr(&id).is_some()),
         main: u32::from(tid() == id),
     };
-    if PROCESSES.insert(id, process, 0).is_err() {
+    if PROCESSES.insert(&id, &process, 0).is_err() {
         lose(loss::PROCESS);
     }
 }

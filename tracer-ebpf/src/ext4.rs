@@ -73,7 +73,7 @@ fn sync_exit(dev: u32) {
         return;
     }
     task.sync_dev = 0;
-    if let Some(journal) = JOURNALS.get_ptr_mut(dev) {
+    if let Some(journal) = JOURNALS.get_ptr_mut(&dev) {
         // SAFETY: a live map value; racing writers set whole integers.
         let journal = unsafe { &mut *journal };
         journal.syncing = journal.syncing.saturating_sub(1);

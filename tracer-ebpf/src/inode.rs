@@ -23,7 +23,7 @@ pub fn entry(dev: u32, ino: u64, inode: u64) -> Option<&'static mut Inode> {
         dev,
         reserved: 0,
     };
-    if let Some(found) = INODES.get_ptr_mut(key) {
+    if let Some(found) = INODES.get_ptr_mut(&key) {
         // SAFETY: a live map value; racing writers set whole integers.
         return Some(unsafe { &mut *found });
     }
@@ -49,15 +49,15 @@ pub fn entry(dev: u32, ino: u64, inode: u64) -> Option<&'static mut Inode> {
         trig: 0,
         reserved: 0,
     };
-    if INODES.insert(key, new, u64::from(BPF_NOEXIST)).is_err() {
-        if INODES.get_ptr(key).is_none() {
+    if INODES.insert(&key, &new, u64::from(BPF_NOEXIST)).is_err() {
+        if INODES.get_ptr(&key).is_none() {
             lose(loss::INODE);
         }
     } else {
         names::send(dev, ino, number, inode);
     }
     // SAFETY: as above.
-    INODES.get_ptr_mut(key).map(|found| unsafe { &mut *found })
+    INODES.get_ptr_mut(&key).map(|found| unsafe { &mut *found })
 }
 
 /// The entry of an inode that was seen before.
@@ -65,7 +65,7 @@ pub fn entry(dev: u32, ino: u64, inode: u64) -> Option<&'static mut Inode> {
 pub fn known(dev: u32, ino: u64) -> Option<&'static mut Inode> {
     // SAFETY: as in `entry`.
     INODES
-        .get_ptr_mut(InodeKey {
+        .get_ptr_mut(&InodeKey {
             ino,
             dev,
             reserved: 0,
@@ -130,10 +130,13 @@ fn add_share(file: u32, tgid: u32, bytes: u64) {
 /// Adds to a share, made when it is new.
 #[inline(always)]
 pub fn add_to(shares: &HashMap<u64, u64>, key: u64, amount: u64) {
-    if let Some(share) = shares.get_ptr_mut(key) {
+    if let Some(share) = shares.get_ptr_mut(&key) {
         add(share, amount);
-    } else if shares.insert(key, amount, u64::from(BPF_NOEXIST)).is_err() {
-        if let Some(share) = shares.get_ptr_mut(key) {
+    } else if shares
+        .insert(&key, &amount, u64::from(BPF_NOEXIST))
+        .is_err()
+    {
+        if let Some(share) = shares.get_ptr_mut(&key) {
             add(share, amount);
         } else {
             lose(loss::SHARE);
@@ -157,7 +160,7 @@ pub fn forget(dev: u32, ino: u64) {
         lose(loss::RING);
     }
     // An error only says that it is gone.
-    let _ = INODES.remove(InodeKey {
+    let _ = INODES.remove(&InodeKey {
         ino,
         dev,
         reserved: 0,

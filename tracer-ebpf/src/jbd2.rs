@@ -68,18 +68,18 @@ static NO_JOURNAL: Journal = Journal {
 fn journal(dev: u32) -> Option<&'static mut Journal> {
     // SAFETY: a live map value; racing writers set whole integers.
     JOURNALS
-        .get_ptr_mut(dev)
+        .get_ptr_mut(&dev)
         .map(|journal| unsafe { &mut *journal })
 }
 
 /// The journal of a device, made when it is new.
 #[inline(always)]
 pub fn journal_or_new(dev: u32) -> Option<&'static mut Journal> {
-    if JOURNALS.get_ptr(dev).is_none()
+    if JOURNALS.get_ptr(&dev).is_none()
         && JOURNALS
-            .insert(dev, NO_JOURNAL, u64::from(BPF_NOEXIST))
+            .insert(&dev, &NO_JOURNAL, u64::from(BPF_NOEXIST))
             .is_err()
-        && JOURNALS.get_ptr(dev).is_none()
+        && JOURNALS.get_ptr(&dev).is_none()
     {
         lose(loss::TASK);
     }
@@ -90,7 +90,7 @@ pub fn journal_or_new(dev: u32) -> Option<&'static mut Journal> {
 #[inline(always)]
 pub fn thread_of(tid: u32) -> Option<u32> {
     // SAFETY: copied out at once.
-    unsafe { JOURNAL_THREADS.get(tid) }.copied()
+    unsafe { JOURNAL_THREADS.get(&tid) }.copied()
 }
 
 /// The transaction that the journal will commit next, 0 unknown.
@@ -133,7 +133,7 @@ pub fn tp_start_commit(ctx: TracePointContext) -> u32 {
     let tid = current::tid();
     if journal.thread != tid {
         journal.thread = tid;
-        let _ = JOURNAL_THREADS.insert(tid, dev, 0);
+        let _ = JOURNAL_THREADS.insert(&tid, &dev, 0);
         if let Some(bits) = JOURNAL_BITS.get_ptr_mut((tid >> 6) & 511) {
             // SAFETY: a live map value; two journals rarely start at once,
             // and a lost bit is set again at the next commit's start.

@@ -8,8 +8,15 @@
 #![cfg_attr(target_arch = "bpf", no_main)]
 #![cfg_attr(target_arch = "bpf", feature(core_intrinsics))]
 #![cfg_attr(target_arch = "bpf", allow(internal_features))]
-// The attributes of the programs hand contexts over by value.
-#![cfg_attr(target_arch = "bpf", allow(clippy::needless_pass_by_value))]
+// The attributes of the programs hand contexts over by value. What a map is
+// given is borrowed: by value it would be copied to a stack of 512 bytes.
+#![cfg_attr(
+    target_arch = "bpf",
+    allow(
+        clippy::needless_pass_by_value,
+        clippy::needless_borrows_for_generic_args
+    )
+)]
 
 #[cfg(target_arch = "bpf")]
 mod block;

@@ -48,9 +48,9 @@ pub struct Task {
     pub extent_ino: u64,
     pub extent_start: u64,
     pub extent_len: u64,
-    /// Requester of the flusher's work.
+    /// The work that the flusher took from its queue last, and its requester.
+    pub work: u64,
     pub work_by: u32,
-    pub reserved_word: u32,
     pub work_call: u16,
     pub work_reason: u16,
     pub sync_call: u16,
@@ -279,7 +279,7 @@ pub fn control_value(index: u32) -> u64 {
 #[inline(always)]
 pub fn device(dev: u32) -> Option<DeviceInfo> {
     // SAFETY: the value is copied out; userspace replaces it as a whole.
-    unsafe { DEVICES.get(dev) }.copied()
+    unsafe { DEVICES.get(&dev) }.copied()
 }
 
 /// Offers a record to the ring; wakes the reader only when much has gathered.

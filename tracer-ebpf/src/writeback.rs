@@ -22,7 +22,7 @@ pub fn raw_writeback_queue(ctx: RawTracePointContext) -> i32 {
     };
     current::note_process();
     // Without it the round has its reason, but no requester.
-    let _ = WORKS.insert(work, requester, 0);
+    let _ = WORKS.insert(&work, &requester, 0);
     0
 }
 
@@ -33,12 +33,26 @@ pub fn raw_writeback_exec(ctx: RawTracePointContext) -> i32 {
     let Some(task) = current::context_or_new() else {
         return 0;
     };
+    task.work = work;
     // SAFETY: copied out at once.
-    if let Some(requester) = unsafe { WORKS.get(work) } {
+    if let Some(requester) = unsafe { WORKS.get(&work) } {
         task.work_by = requester.tgid;
         task.work_call = requester.call as u16;
-        let _ = WORKS.remove(work);
+        let _ = WORKS.remove(&work);
     } else {
+        task.work_by = 0;
+        task.work_call = CALL_NONE;
+    }
+    0
+}
+
+/// (struct `bdi_writeback` *, struct `wb_writeback_work` *): a round of other
+/// work than was queued last is the flusher's own.
+#[raw_tracepoint]
+pub fn raw_writeback_start(ctx: RawTracePointContext) -> i32 {
+    if let Some(task) = current::context()
+        && task.work != ctx.arg::<u64>(1)
+    {
         task.work_by = 0;
         task.work_call = CALL_NONE;
     }

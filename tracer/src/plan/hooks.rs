@@ -199,6 +199,17 @@ pub const HOOKS: &[Hook] = &[
         )],
     ),
     core(
+        "flusher's own rounds",
+        Answer::Triggers,
+        "write-back may name who asked for the round before",
+        &[raw(
+            "raw_writeback_start",
+            &["writeback/writeback_start"],
+            &[],
+            &[],
+        )],
+    ),
+    core(
         "flusher rounds",
         Answer::Paths,
         "write-back is not told from other paths",
