@@ -5,6 +5,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::bed::Bed;
+use crate::knob::Knob;
 use crate::report::Report;
 use crate::stacks::instance::{Instance, Wanted, devno};
 use crate::stacks::trace;
@@ -88,6 +89,8 @@ pub struct Watched {
 
 /// Runs `body` under the tracer and the kernel's events.
 pub fn watch<T>(bed: &Bed, body: impl FnOnce() -> Result<T>) -> Result<(Watched, T)> {
+    // No flusher: it commits nothing, but would write after the last look.
+    let _still = Knob::set("/proc/sys/vm/dirty_writeback_centisecs", "0")?;
     let kernel = Instance::new(&[Wanted {
         event: "jbd2/jbd2_end_commit",
         dev: devno(bed.fs_node())?,

@@ -16,19 +16,19 @@ pub fn tests() -> Vec<Test> {
     };
     vec![
         Test::new("stacks::wrong_tracers_fail", wrong_tracers_fail).guest(),
-        test("mixed", || mixed("none")),
+        test("mixed", || mixed("none")).guest(),
         test("mixed_mq_deadline", || mixed("mq-deadline")).full(),
         test("mixed_bfq", || mixed("bfq")).full(),
         test("mixed_small_requests", mixed_small).full(),
-        test("ordered", ordered),
+        test("ordered", ordered).guest(),
         test("data_writeback", data_writeback).full(),
-        test("data_journal", data_journal),
-        test("checkpoint", checkpoint),
-        test("no_journal", no_journal),
-        test("fast_commit", fast_commit),
+        test("data_journal", data_journal).guest(),
+        test("checkpoint", checkpoint).guest(),
+        test("no_journal", no_journal).guest(),
+        test("fast_commit", fast_commit).guest(),
         test("lazy_init", lazy_init).full(),
-        test("raw", raw),
-        test("raw_on_a_mounted_device", raw_mounted),
+        test("raw", raw).guest(),
+        test("raw_on_a_mounted_device", raw_mounted).guest(),
     ]
 }
 
