@@ -113,7 +113,6 @@ pub struct Bed {
     knobs: Vec<Knob>,
     device: Loop,
     dir: PathBuf,
-    image: PathBuf,
     fs_node: PathBuf,
     /// Bytes from the start of the disk to the filesystem.
     fs_offset: u64,
@@ -171,7 +170,6 @@ impl Bed {
             knobs: Vec::new(),
             device,
             dir,
-            image,
             fs_node,
             fs_offset: 0,
             spec,
@@ -215,13 +213,6 @@ impl Bed {
     /// Sets `/sys/block/DEV/queue/FILE` until the bed is dropped.
     pub fn queue(&mut self, file: &str, value: &str) -> Result<()> {
         let knob = Knob::set(self.queue_file(file), value)?;
-        self.knobs.push(knob);
-        Ok(())
-    }
-
-    /// Sets `/sys/class/bdi/MAJ:MIN/FILE` until the bed is dropped.
-    pub fn bdi(&mut self, file: &str, value: &str) -> Result<()> {
-        let knob = Knob::set(self.bdi_file(file), value)?;
         self.knobs.push(knob);
         Ok(())
     }
@@ -337,13 +328,6 @@ impl Bed {
         Ok(())
     }
 
-    /// Throws clean pages of the machine away (`drop_caches`), so that the
-    /// folios of earlier writers do not meet later ones.
-    pub fn drop_caches(&self) -> Result<()> {
-        self.settle()?;
-        knob::write(Path::new("/proc/sys/vm/drop_caches"), "3")
-    }
-
     /// `loop3`
     pub fn name(&self) -> String {
         self.device.name()
@@ -388,11 +372,6 @@ impl Bed {
     /// A place beside the filesystem, on the host's disk.
     pub fn scratch(&self, name: &str) -> PathBuf {
         self.dir.join(name)
-    }
-
-    /// The image file below the loop device.
-    pub fn image(&self) -> &Path {
-        &self.image
     }
 
     /// Inode number of a file of the filesystem.

@@ -113,10 +113,6 @@ impl Tracer {
         Ok(tracer)
     }
 
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Sends `signal` without waiting for what follows.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         let pid = Pid::from_raw(self.child.id() as i32).context("the tracer's pid")?;

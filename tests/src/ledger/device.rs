@@ -11,10 +11,10 @@ pub fn tests() -> Vec<Test> {
     vec![
         Test::new("ledger::partition", partition).guest(),
         Test::new("ledger::raw_device", raw).guest(),
-        Test::new("ledger::lazy_init_zeroes", || lazy_init(Backing::Disk))
+        Test::new("ledger::lazy_init_zeroes", || lazy_init(&Backing::Disk))
             .guest()
             .limit(120),
-        Test::new("ledger::lazy_init_plain", || lazy_init(Backing::Ramfs))
+        Test::new("ledger::lazy_init_plain", || lazy_init(&Backing::Ramfs))
             .guest()
             .limit(120),
         Test::new("ledger::discards", discards).guest(),
@@ -142,7 +142,7 @@ fn raw() -> Result<()> {
 /// The kernel initialises inode tables after the first mount: with one
 /// command where the device can zero, else by writing zeroes. ramfs knows no
 /// fallocate, so a loop device on it cannot.
-fn lazy_init(backing: Backing) -> Result<()> {
+fn lazy_init(backing: &Backing) -> Result<()> {
     let spec = Spec::ext4(300).mkfs("-N 32768").mount("init_itable=0");
     let mut bed = Bed::unmounted(spec.lazy().backing(backing.clone()))?;
     let zeroes = bed.queue_file("write_zeroes_max_bytes");
