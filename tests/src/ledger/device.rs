@@ -148,7 +148,7 @@ fn lazy_init(backing: &Backing) -> Result<()> {
     let zeroes = bed.queue_file("write_zeroes_max_bytes");
     let can_zero = crate::knob::read(&zeroes)? != "0";
     ensure!(
-        can_zero == (backing == Backing::Disk),
+        can_zero == (*backing == Backing::Disk),
         "{} is not as expected",
         zeroes.display()
     );
