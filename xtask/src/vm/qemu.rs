@@ -38,7 +38,9 @@ pub fn run(
         .arg(initrd)
         .args([
             "-append",
-            "console=ttyS0 panic=-1 quiet mitigations=off nokaslr cryptomgr.notests rdinit=/init",
+            // Expedited grace periods: attaching and detaching wait for many.
+            "console=ttyS0 panic=-1 quiet mitigations=off nokaslr cryptomgr.notests \
+             rcupdate.rcu_expedited=1 rdinit=/init",
         ])
         .args(["-drive", &drive(disk)])
         .args(["-device", "virtio-blk-pci,drive=root"])
