@@ -140,11 +140,15 @@ struct Walk {
     slots: u8,
     /// The first slot with a bio of another length than what is left.
     first: u8,
+    /// The last slot with a bio of that length.
+    exact: u8,
 }
 
 /// One turn of the walk: one look-up. Where several bios are in flight on one
-/// start sector, the one whose length is all that is left is taken, else the
-/// first. Returns 1 at the end.
+/// start sector, the last is taken whose length is all that is left, else the
+/// first of any length. The last, so that a bio whose completion no program
+/// saw grows old instead of taking the place of its successors. Returns 1 at
+/// the end.
 extern "C" fn turn(_index: u32, walk: *mut Walk) -> i64 {
     // SAFETY: the walk is on the caller's stack.
     let walk = unsafe { &mut *walk };
@@ -157,28 +161,34 @@ extern "C" fn turn(_index: u32, walk: *mut Walk) -> i64 {
         Some(flight) => u64::from(unsafe { (*flight).sectors }),
         None => 0,
     };
-    if len != walk.left {
-        if len != 0 && walk.first == NONE {
-            walk.first = walk.key.slot;
-        }
-        if walk.key.slot + 1 < walk.slots {
-            walk.key.slot += 1;
-            return 0;
-        }
-        if walk.first == NONE {
-            let step = if walk.left < STEP { walk.left } else { STEP };
-            walk.missed += step;
-            walk.left -= step;
-            walk.key.sector += step;
-            walk.key.slot = 0;
-            return 0;
-        }
-        if walk.first != walk.key.slot {
-            walk.key.slot = walk.first;
-            found = FLIGHTS.get_ptr(&walk.key);
-        }
+    if len == walk.left {
+        walk.exact = walk.key.slot;
+    } else if len != 0 && walk.first == NONE {
+        walk.first = walk.key.slot;
+    }
+    if walk.key.slot + 1 < walk.slots {
+        walk.key.slot += 1;
+        return 0;
+    }
+    let choice = if walk.exact == NONE {
+        walk.first
+    } else {
+        walk.exact
+    };
+    if choice == NONE {
+        let step = if walk.left < STEP { walk.left } else { STEP };
+        walk.missed += step;
+        walk.left -= step;
+        walk.key.sector += step;
+        walk.key.slot = 0;
+        return 0;
+    }
+    if choice != walk.key.slot {
+        walk.key.slot = choice;
+        found = FLIGHTS.get_ptr(&walk.key);
     }
     walk.first = NONE;
+    walk.exact = NONE;
     let Some(flight) = found else {
         return 0;
     };
@@ -229,6 +239,7 @@ fn walk(completion: &Completion, epoch: u32) {
             SLOTS
         },
         first: NONE,
+        exact: NONE,
     };
     if cfg_get!(loop_callable) != 0 {
         // SAFETY: the callback takes what the helper gives it.

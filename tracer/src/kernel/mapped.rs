@@ -70,6 +70,8 @@ pub struct EdgeReading {
     pub epoch: u32,
     /// When.
     pub at: Instant,
+    /// The same, as bios in flight have it.
+    pub flight_ms: u32,
     /// One for each disk.
     pub stats: Vec<io::Result<DiskStat>>,
     /// Completions that passed while stat was read; 0 for an exact edge.
@@ -143,6 +145,7 @@ impl Edges {
                 return EdgeReading {
                     epoch,
                     at: Instant::now(),
+                    flight_ms: super::probe::flight_ms(),
                     stats,
                     blurred_by: begun_after - ended,
                 };

@@ -12,9 +12,6 @@ use tracer_common::{
     AGE_BUCKETS, DeviceInfo, Dirtied, Flight, FlightKey, Process, RowKey, RowValue, loss, path,
 };
 
-/// Longer than a bio may wait in a task's plug before it is in flight.
-const UNSEEN_MS: u32 = 100;
-
 /// The object that `cargo xtask build` made.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(env!("WRITEPATH_BPF_OBJECT"));
 
@@ -86,7 +83,10 @@ fn short(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(inner) = source {
-        text = format!("{text}: {inner}");
+        // Some errors repeat their source in their own text.
+        if !text.contains(&inner.to_string()) {
+            text = format!("{text}: {inner}");
+        }
         source = inner.source();
     }
     let lines: Vec<&str> = text
@@ -239,8 +239,14 @@ impl Probe {
         Ok(taken)
     }
 
-    /// Bios of a disk in flight that were submitted well before `edge_ms`.
-    fn old_flights(&mut self, disk: u16, edge_ms: u32) -> Result<Flights, ProbeError> {
+    /// Bios of a disk in flight that were submitted in a span of
+    /// [`flight_ms`], this long before its end.
+    fn old_flights(
+        &mut self,
+        disk: u16,
+        span: (u32, u32),
+        age_ms: u32,
+    ) -> Result<Flights, ProbeError> {
         let map = self.map_mut("FLIGHTS")?;
         let flights: HashMap<_, FlightKey, Flight> =
             HashMap::try_from(map).map_err(map_error("FLIGHTS"))?;
@@ -248,18 +254,24 @@ impl Probe {
             .iter()
             .filter_map(Result::ok)
             .filter(|(key, flight)| {
-                let age = edge_ms.wrapping_sub(flight.submitted);
-                key.disk == disk && age > UNSEEN_MS && age < u32::MAX / 2
+                let from_begin = flight.submitted.wrapping_sub(span.0);
+                let length = span.1.wrapping_sub(span.0);
+                key.disk == disk && from_begin.saturating_add(age_ms) <= length
             })
             .collect())
     }
 
     /// Their number.
-    pub fn flights(&mut self, disk: u16, edge_ms: u32) -> Result<usize, ProbeError> {
-        Ok(self.old_flights(disk, edge_ms)?.len())
+    pub fn flights(
+        &mut self,
+        disk: u16,
+        span: (u32, u32),
+        age_ms: u32,
+    ) -> Result<usize, ProbeError> {
+        Ok(self.old_flights(disk, span, age_ms)?.len())
     }
 
-    /// Takes bios that were submitted before `edge_ms` and are known to have
+    /// Takes bios that were submitted in the span and are known to have
     /// completed, although no program was run for it.
     ///
     /// The kernel runs no program where one of the same kind was interrupted,
@@ -268,9 +280,10 @@ impl Probe {
     pub fn take_unseen(
         &mut self,
         disk: u16,
-        edge_ms: u32,
+        span: (u32, u32),
+        age_ms: u32,
     ) -> Result<Vec<(RowKey, RowValue)>, ProbeError> {
-        let old = self.old_flights(disk, edge_ms)?;
+        let old = self.old_flights(disk, span, age_ms)?;
         let map = self.map_mut("FLIGHTS")?;
         let mut flights: HashMap<_, FlightKey, Flight> =
             HashMap::try_from(map).map_err(map_error("FLIGHTS"))?;

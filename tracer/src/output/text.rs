@@ -221,14 +221,10 @@ fn files(out: &mut dyn Write, ledger: &DeviceLedger, options: Options) -> io::Re
                 format!("[{dev} inode {}]", ino.unwrap_or_default())
             }
         };
-        let who = row.dirtiers.first().map(|first| {
-            let more = row.dirtiers.len() - 1;
-            let more = if more > 0 {
-                format!(" +{more}")
-            } else {
-                String::new()
-            };
-            format!("{}{more}", process(&first.process))
+        let mut known = row.dirtiers.iter().filter(|who| who.process.pid.is_some());
+        let who = known.next().map(|first| match known.count() {
+            0 => process(&first.process),
+            more => format!("{} +{more}", process(&first.process)),
         });
         writeln!(
             out,

@@ -142,7 +142,8 @@ const fn core(
 
 const INODE: &[usize] = &[b::INODE_INO, b::INODE_SB, b::SB_DEV];
 
-/// All hooks, in order of attachment: contexts before bios, completions last.
+/// All hooks, in order of attachment: contexts before bios, and completions
+/// before submissions, so that no bio that was kept completes unheard.
 pub const HOOKS: &[Hook] = &[
     core(
         "process names",
@@ -476,30 +477,6 @@ pub const HOOKS: &[Hook] = &[
         &[plain("tp_split", &["block/block_split"])],
     ),
     Hook {
-        name: "bios submitted",
-        required: true,
-        ext4: false,
-        unless: None,
-        for_direct: false,
-        answer: Answer::Sectors,
-        lost: "everything",
-        candidates: &[
-            raw(
-                "raw_bio_queue",
-                &["block/block_bio_queue"],
-                &[
-                    b::BIO_OPF,
-                    b::BIO_BDEV,
-                    b::BIO_SECTOR,
-                    b::BIO_SIZE,
-                    b::BDEV_DEV,
-                ],
-                &[(0, "bio")],
-            ),
-            plain("tp_bio_queue", &["block/block_bio_queue"]),
-        ],
-    },
-    Hook {
         name: "requests completed",
         required: true,
         ext4: false,
@@ -522,6 +499,30 @@ pub const HOOKS: &[Hook] = &[
                 &[(0, "request")],
             ),
             plain("tp_rq_complete", &["block/block_rq_complete"]),
+        ],
+    },
+    Hook {
+        name: "bios submitted",
+        required: true,
+        ext4: false,
+        unless: None,
+        for_direct: false,
+        answer: Answer::Sectors,
+        lost: "everything",
+        candidates: &[
+            raw(
+                "raw_bio_queue",
+                &["block/block_bio_queue"],
+                &[
+                    b::BIO_OPF,
+                    b::BIO_BDEV,
+                    b::BIO_SECTOR,
+                    b::BIO_SIZE,
+                    b::BDEV_DEV,
+                ],
+                &[(0, "bio")],
+            ),
+            plain("tp_bio_queue", &["block/block_bio_queue"]),
         ],
     },
 ];

@@ -10,7 +10,7 @@ use crate::{
         block::{DevNumber, DiskStat},
         debugfs::error_bytes,
         mapped::{EdgeReading, PATIENT},
-        probe, processes,
+        processes,
     },
     model::{
         ledger::{AgeRow, DeviceLedger, Lost, Run},
@@ -25,6 +25,8 @@ use tracer_common::{loss, path};
 
 /// How long bios of a busy disk may take to complete after the last edge.
 const PATIENT_WITH_BIOS: Duration = Duration::from_secs(2);
+/// Longer than a bio may wait in a task's plug before it is in flight.
+const PLUGGED_MS: u32 = 100;
 /// Later completions that make it certain that an older one was not seen.
 const OVERTAKEN: u64 = 64;
 
@@ -110,17 +112,19 @@ impl Session {
     /// disk. On an idle disk whatever is left did. On a busy one it is what
     /// stays while many that came later complete.
     fn take_unseen(&mut self, last: bool) -> Result<Vec<u64>, SessionError> {
-        let edge_ms = probe::flight_ms();
+        // What was submitted before the run began may have completed before.
+        let span = (self.began.flight_ms, self.last.flight_ms);
         let mut sectors = vec![0; self.disks.len()];
         for (index, sum) in sectors.iter_mut().enumerate() {
             let disk = index as u16;
             let idle =
                 |stat: &std::io::Result<DiskStat>| matches!(stat, Ok(stat) if stat.in_flight == 0);
             let mut certain = idle(&self.last.stats[index]);
+            let age_ms = if certain { PLUGGED_MS } else { 1 };
             if !certain && last {
                 let before = self.probe.edges.completions();
                 let until = Instant::now() + PATIENT_WITH_BIOS;
-                while Instant::now() < until && self.probe.flights(disk, edge_ms)? > 0 {
+                while Instant::now() < until && self.probe.flights(disk, span, age_ms)? > 0 {
                     std::thread::sleep(Duration::from_millis(20));
                     certain = idle(&self.disks[index].stat());
                     if certain {
@@ -130,7 +134,7 @@ impl Session {
                 certain |= self.probe.edges.completions() - before >= OVERTAKEN;
             }
             if certain {
-                let rows = self.probe.take_unseen(disk, edge_ms)?;
+                let rows = self.probe.take_unseen(disk, span, age_ms)?;
                 *sum = rows.iter().map(|(_, value)| value.sectors).sum();
                 self.accounts.take_rows(rows);
             }
