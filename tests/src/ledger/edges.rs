@@ -16,8 +16,10 @@ use crate::writers::{
 
 pub fn tests() -> Vec<Test> {
     vec![
-        Test::new("ledger::busy_at_both_edges", || busy(1)).guest(),
-        Test::new("ledger::busy_with_large_writes", || busy(127)),
+        Test::new("ledger::busy_at_both_edges", || busy(1))
+            .full()
+            .guest(),
+        Test::new("ledger::busy_with_large_writes", || busy(127)).full(),
         Test::new("ledger::in_flight_before", in_flight).guest(),
         Test::new("ledger::command", command).guest(),
         Test::new("ledger::still_dirty", still_dirty).guest(),

@@ -16,7 +16,9 @@ use crate::tracer;
 
 pub fn tests() -> Vec<Test> {
     vec![
+        // Reclaim may go on after the writer has ended.
         Test::new("stacks::swap", swap)
+            .full()
             .needs(tracer::available)
             .needs(has_memory_cgroup),
     ]
