@@ -172,7 +172,7 @@ fn guest_tests() -> Tally {
         }
     };
     let mut reader = Reader::default();
-    let ended = vm::boot(&kernel, &vm::tests_command(), vm::TESTS_TIMEOUT_S, |line| {
+    let ended = vm::boot(&kernel, &vm::gate_command(), vm::TESTS_TIMEOUT_S, |line| {
         println!("{line}");
         reader.line(line);
     });
