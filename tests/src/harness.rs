@@ -205,7 +205,7 @@ pub fn run_all(tests: Vec<Test>) -> ExitCode {
     let trials = tests
         .into_iter()
         .filter(|test| test.selected(tier))
-        .map(|test| trial(test, &run, args.list))
+        .map(|test| trial(test, &run, &args))
         .collect();
     let conclusion = libtest_mimic::run(&args, trials);
     if !args.list {
@@ -239,19 +239,25 @@ fn prepare(run: &Path) -> Result<File> {
     Ok(lock)
 }
 
-fn trial(test: Test, run: &Path, list: bool) -> Trial {
+fn trial(test: Test, run: &Path, args: &Arguments) -> Trial {
     let name = test.name.clone();
-    if !list
-        && !no_skip()
-        && let Some(reason) = test.obstacle()
-    {
-        println!("SKIP {name}: cannot run here: {reason}");
+    let obstacle = if args.list || no_skip() {
+        None
+    } else {
+        test.obstacle()
+    };
+    if let Some(reason) = obstacle {
+        let line = format!("SKIP {name}: cannot run here: {reason}");
         let completion = move || {
             Ok(Completion::ignored_with(format!(
                 "cannot run here: {reason}"
             )))
         };
-        return Trial::ignorable_test(name, completion);
+        let trial = Trial::ignorable_test(name, completion);
+        if !args.is_filtered_out(&trial) {
+            println!("{line}");
+        }
+        return trial;
     }
     let run = run.to_path_buf();
     Trial::ignorable_test(name, move || {
