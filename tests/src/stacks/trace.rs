@@ -45,6 +45,7 @@ impl Event {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Line<'a> {
     pub pid: u32,
+    pub cpu: u32,
     pub time_us: u64,
     /// The event's name, or `<stack trace>`.
     pub name: &'a str,
@@ -63,7 +64,7 @@ pub fn line(text: &str) -> Option<Line<'_>> {
         .find(|&i| bytes[i] == b'-' && bytes.get(i + 1).is_some_and(u8::is_ascii_digit))?;
     let (pid, rest) = text[dash + 1..].split_once(|c: char| !c.is_ascii_digit())?;
     let rest = rest.trim_start().strip_prefix('[')?;
-    let (_cpu, rest) = rest.split_once(']')?;
+    let (cpu, rest) = rest.split_once(']')?;
     let rest = rest.trim_start();
     // The flags' column is followed by the time.
     let (_flags, rest) = rest.split_once(' ')?;
@@ -75,19 +76,23 @@ pub fn line(text: &str) -> Option<Line<'_>> {
     };
     Some(Line {
         pid: pid.parse().ok()?,
+        cpu: cpu.parse().ok()?,
         time_us: seconds.parse::<u64>().ok()? * 1_000_000 + micros.parse::<u64>().ok()?,
         name,
         fields,
     })
 }
 
-/// All block events of a trace, each with the stack that its task dumped next.
+/// All block events of a trace, each with the stack that was dumped after it.
+///
+/// An interrupt may put events of its own, and their stacks, between the two;
+/// it is over before the interrupted stack is dumped.
 ///
 /// Fails on a block event that it cannot read and on events that the kernel
 /// says were lost: a referee that skips is no referee.
 pub fn parse(text: &str) -> anyhow::Result<Vec<Event>> {
     let mut events: Vec<Event> = Vec::new();
-    let mut last_of: HashMap<u32, usize> = HashMap::new();
+    let mut awaiting: HashMap<(u32, u32), Vec<usize>> = HashMap::new();
     let mut open: Option<usize> = None;
     for row in text.lines() {
         if let Some(function) = row.strip_prefix(" => ") {
@@ -107,7 +112,7 @@ pub fn parse(text: &str) -> anyhow::Result<Vec<Event>> {
             "block_rq_issue" => Kind::Issue,
             "block_rq_complete" => Kind::Complete,
             "<stack trace>" => {
-                open = last_of.remove(&line.pid);
+                open = awaiting.get_mut(&(line.cpu, line.pid)).and_then(Vec::pop);
                 continue;
             }
             _ => continue,
@@ -115,7 +120,10 @@ pub fn parse(text: &str) -> anyhow::Result<Vec<Event>> {
         let Some((rwbs, sector, sectors)) = fields(line.fields) else {
             anyhow::bail!("unreadable block event: {row}");
         };
-        last_of.insert(line.pid, events.len());
+        if kind != Kind::Complete {
+            let of_task = awaiting.entry((line.cpu, line.pid)).or_default();
+            of_task.push(events.len());
+        }
         events.push(Event {
             kind,
             pid: line.pid,
@@ -182,6 +190,23 @@ mod tests {
             Some(("FF".to_owned(), u64::MAX, 0))
         );
         assert_eq!(fields("7,0 WS"), None);
+    }
+
+    #[test]
+    fn a_stack_belongs_to_the_event_that_was_interrupted() {
+        let text = "# tracer: nop
+              dd-10      [000] .....     1.000001: block_bio_queue: 7,0 W 0 + 8 [dd]
+              dd-10      [000] d.h..     1.000002: block_rq_complete: 7,0 W () 80 + 8 none,0,0 [0]
+              dd-10      [000] d.h..     1.000003: block_rq_issue: 7,0 W 4096 () 90 + 8 none,0,0 [dd]
+              dd-10      [000] d.h..     1.000004: <stack trace>
+ => blk_mq_dispatch
+              dd-10      [000] .....     1.000005: <stack trace>
+ => swap_writeout
+";
+        let events = parse(text).expect("parses");
+        assert_eq!(events[0].stack, ["swap_writeout"]);
+        assert!(events[1].stack.is_empty());
+        assert_eq!(events[2].stack, ["blk_mq_dispatch"]);
     }
 
     #[test]
