@@ -171,6 +171,20 @@ pub fn has_program(name: &str) -> Result<(), String> {
         .ok_or_else(|| format!("no program {name} in PATH"))
 }
 
+/// Condition: the kernel lets root use `io_uring`.
+pub fn has_uring() -> Result<(), String> {
+    let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
+    let disabled = disabled.is_ok_and(|value| value.trim() == "2");
+    // SAFETY: without parameters the call only says whether it exists.
+    let result = unsafe { libc::syscall(libc::SYS_io_uring_setup, 0, 0) };
+    let error = std::io::Error::last_os_error().raw_os_error();
+    if disabled || (result < 0 && error == Some(libc::ENOSYS)) {
+        Err("this kernel has no io_uring, or it is switched off".to_owned())
+    } else {
+        Ok(())
+    }
+}
+
 /// The private directory of the running test.
 pub fn run_dir() -> PathBuf {
     PathBuf::from(std::env::var_os(RUN_DIR).expect("only called inside a test process"))

@@ -4,7 +4,7 @@
 use anyhow::Result;
 
 use crate::bed::{Bed, Spec};
-use crate::harness::{Test, scaled};
+use crate::harness::{Test, has_uring, scaled};
 use crate::tracer::traced;
 use crate::writers::{
     self, BLOCK, BLOCK_SECTORS, Queue, Random, Step, SyncCall, Writer, append_sectors, filled,
@@ -169,20 +169,6 @@ fn queued(queue: Queue, trigger: &str) -> Result<()> {
     );
     check.dirtier_by(&writer, "direct", sectors);
     check.done()
-}
-
-/// Condition: the kernel lets root use `io_uring`.
-fn has_uring() -> Result<(), String> {
-    let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
-    let disabled = disabled.is_ok_and(|value| value.trim() == "2");
-    // SAFETY: without parameters the call only says whether it exists.
-    let result = unsafe { libc::syscall(libc::SYS_io_uring_setup, 0, 0) };
-    let error = std::io::Error::last_os_error().raw_os_error();
-    if disabled || (result < 0 && error == Some(libc::ENOSYS)) {
-        Err("this kernel has no io_uring, or it is switched off".to_owned())
-    } else {
-        Ok(())
-    }
 }
 
 /// Appends to a file opened with `O_SYNC` or `O_DSYNC`.

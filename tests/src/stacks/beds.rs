@@ -5,10 +5,10 @@ use anyhow::{Result, ensure};
 use super::watch::{Recorded, agree, only_within, record};
 use super::{compare, wrong};
 use crate::bed::{Bed, Spec};
-use crate::harness::Test;
+use crate::harness::{Test, has_uring};
 use crate::knob::Knob;
 use crate::tracer;
-use crate::writers::{BLOCK, Step, SyncCall, filled, open, repeat, run};
+use crate::writers::{BLOCK, Queue, Random, Step, SyncCall, filled, open, repeat, run};
 
 pub fn tests() -> Vec<Test> {
     let test = |name: &str, body: fn() -> Result<()>| {
@@ -27,6 +27,7 @@ pub fn tests() -> Vec<Test> {
         test("no_journal", no_journal).guest(),
         test("fast_commit", fast_commit).guest(),
         test("lazy_init", lazy_init).full(),
+        test("queued", queued).needs(has_uring).guest(),
         test("raw", raw).guest(),
         test("raw_on_a_mounted_device", raw_mounted).guest(),
     ]
@@ -420,6 +421,40 @@ fn lazy_init() -> Result<()> {
         bed.mount()?;
         std::thread::sleep(std::time::Duration::from_secs(12));
         Ok(())
+    })?;
+    Ok(())
+}
+
+/// Writes in flight at once, by both interfaces; `io_uring` hands what would
+/// block to workers in the program's name.
+fn queued() -> Result<()> {
+    let mut bed = Bed::new(spec().mount("noatime,commit=300"))?;
+    run("setup", &filled(bed.path("deep"), 64))?;
+    let random = |seed| Random {
+        area: 64 * BLOCK,
+        align: BLOCK,
+        min: BLOCK,
+        max: 3 * BLOCK,
+        count: 37,
+        seed,
+    };
+    let batch = |queue, seed| Step::Queued {
+        queue,
+        depth: 8,
+        random: random(seed),
+    };
+    let steps = vec![
+        open(bed.path("deep"), "wo direct"),
+        batch(Queue::Aio, 1),
+        batch(Queue::Uring, 2),
+        open(bed.path("deep"), "wo"),
+        batch(Queue::Uring, 3),
+        Step::Sync(SyncCall::Fsync),
+        open(bed.path("deep"), "wo sync"),
+        batch(Queue::Uring, 4),
+    ];
+    agree(&mut bed, &["direct", "fsync"], |_| {
+        run("queued", &steps).map(drop)
     })?;
     Ok(())
 }

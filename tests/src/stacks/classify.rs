@@ -118,6 +118,9 @@ fn caused(
 
 /// The outermost system call of the stack, as a trigger.
 fn call(event: &Event) -> Option<&'static str> {
+    if event.stack.iter().any(|f| f == table::URING_WORKER) {
+        return Some("io_uring");
+    }
     let name = event.stack.iter().rev().find_map(|f| table::syscall(f))?;
     let found = table::CALLS.iter().find(|(call, _)| *call == name);
     found.map(|(_, trigger)| *trigger)
@@ -127,7 +130,8 @@ fn call(event: &Event) -> Option<&'static str> {
 /// is not named by its own name.
 fn sync_call(event: &Event) -> Option<&'static str> {
     let trigger = call(event)?;
-    if matches!(trigger, "fsync" | "fdatasync" | "msync" | "sync_file_range") {
+    let named = ["fsync", "fdatasync", "msync", "sync_file_range", "io_uring"];
+    if named.contains(&trigger) {
         Some(trigger)
     } else {
         Some(table::SYNC_WRITE)

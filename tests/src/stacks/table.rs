@@ -139,6 +139,7 @@ pub const CALLS: &[(&str, &str)] = &[
     ("pwritev", "pwritev"),
     ("pwritev2", "pwritev2"),
     ("io_submit", "io_submit"),
+    ("io_uring_enter", "io_uring"),
     ("ioctl", "ioctl"),
     ("fallocate", "fallocate"),
 ];
@@ -146,6 +147,10 @@ pub const CALLS: &[(&str, &str)] = &[
 /// The trigger of file data whose commit-like cause is a write call itself:
 /// `O_SYNC`, `O_DSYNC` and `RWF_DSYNC`.
 pub const SYNC_WRITE: &str = "sync-write";
+
+/// A worker that the kernel runs in a program's name for `io_uring`: it is in
+/// no system call.
+pub const URING_WORKER: &str = "io_wq_worker";
 
 /// The role of a function, if the table knows it.
 pub fn role(function: &str) -> Option<Role> {
