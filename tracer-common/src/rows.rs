@@ -245,8 +245,10 @@ pub mod control {
     pub const TWINS: u32 = 2;
     /// Counts changes of the traced devices.
     pub const DEVICES: u32 = 3;
+    /// Counts inodes that were freed.
+    pub const LIVES: u32 = 4;
     /// Size of the array.
-    pub const COUNT: u32 = 4;
+    pub const COUNT: u32 = 5;
 }
 
 /// Indices of the loss counters; every early return that loses something

@@ -214,17 +214,41 @@ extern "C" fn turn(_index: u32, walk: *mut Walk) -> i64 {
     0
 }
 
+/// Takes the bio that is the whole of a completion, the usual case; says
+/// whether there was one.
+#[inline(always)]
+fn alone(key: &FlightKey, completion: &Completion, epoch: u32) -> bool {
+    let Some(flight) = FLIGHTS.get_ptr(key) else {
+        return false;
+    };
+    // SAFETY: a live map value; copied out before it goes.
+    let (sectors, mut row) = unsafe { ((*flight).sectors, (*flight).row) };
+    if u64::from(sectors) != completion.sectors {
+        return false;
+    }
+    // An error says that another CPU completed its twin: as good.
+    let _ = FLIGHTS.remove(key);
+    row.epoch = epoch;
+    count(&row, completion.sectors, 1);
+    true
+}
+
 /// Takes the known bios of a completed range.
 #[inline(always)]
 fn walk(completion: &Completion, epoch: u32) {
+    let key = FlightKey {
+        sector: completion.sector,
+        disk: completion.info.disk as u16,
+        op: completion.op,
+        slot: 0,
+        reserved: 0,
+    };
+    let no_twins = control_value(control::TWINS) == 0;
+    if no_twins && alone(&key, completion, epoch) {
+        return;
+    }
     let mut walk = Walk {
-        key: FlightKey {
-            sector: completion.sector,
-            disk: completion.info.disk as u16,
-            op: completion.op,
-            slot: 0,
-            reserved: 0,
-        },
+        key,
         left: completion.sectors,
         missed: 0,
         cut: Flight {
@@ -233,11 +257,7 @@ fn walk(completion: &Completion, epoch: u32) {
             submitted: 0,
         },
         epoch,
-        slots: if control_value(control::TWINS) == 0 {
-            1
-        } else {
-            SLOTS
-        },
+        slots: if no_twins { 1 } else { SLOTS },
         first: NONE,
         exact: NONE,
     };

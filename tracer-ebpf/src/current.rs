@@ -74,6 +74,12 @@ static NO_TASK: Task = Task {
     reserved: [0; 2],
 };
 
+/// Process id above, thread id below.
+#[inline(always)]
+pub fn pid_tgid() -> u64 {
+    bpf_get_current_pid_tgid()
+}
+
 /// Thread id.
 #[inline(always)]
 pub fn tid() -> u32 {
@@ -137,18 +143,43 @@ pub fn is_lazy_init() -> bool {
     matches!(bpf_get_current_comm(), Ok(comm) if comm.starts_with(b"ext4lazyinit"))
 }
 
+/// How the current system call is told: a user task's registers have it.
+const BY_REGISTERS: u32 = 0;
+/// A worker of io_uring.
+const BY_IO_URING: u32 = 1;
+/// Not at all.
+const BY_NOTHING: u32 = 2;
+
+/// How the system call of the current task is told; the same for all its life.
+#[inline(always)]
+pub fn kind() -> u32 {
+    if cfg_get!(call_readable) == 0 {
+        return BY_NOTHING;
+    }
+    let flags = flags();
+    if flags & PF_KTHREAD != 0 {
+        BY_NOTHING
+    } else if flags & (PF_IO_WORKER | PF_USER_WORKER) != 0 {
+        BY_IO_URING
+    } else {
+        BY_REGISTERS
+    }
+}
+
 /// The system call that the current task is in, also on its way back to user
 /// space (which is where umount does its work).
 #[inline(always)]
 pub fn call() -> u16 {
-    if cfg_get!(call_readable) == 0 {
+    call_of(kind())
+}
+
+/// The same, where [`kind`] is known.
+#[inline(always)]
+pub fn call_of(kind: u32) -> u16 {
+    if cfg_get!(call_readable) == 0 || kind == BY_NOTHING {
         return CALL_NONE;
     }
-    let flags = flags();
-    if flags & PF_KTHREAD != 0 {
-        return CALL_NONE;
-    }
-    if flags & (PF_IO_WORKER | PF_USER_WORKER) != 0 {
+    if kind == BY_IO_URING {
         return CALL_IO_URING;
     }
     // SAFETY: the helpers have no preconditions; the registers of a user

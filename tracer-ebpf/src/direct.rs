@@ -6,33 +6,57 @@ use crate::{
     ext4::identity,
     globals::{get, member, tp},
     inode,
-    maps::{Task, device},
+    maps::{LAST_DIRECT, LastDirect, Task, control_value, device},
 };
 use aya_ebpf::{
     macros::{raw_tracepoint, tracepoint},
     programs::{RawTracePointContext, TracePointContext},
 };
-use tracer_common::{CALL_NONE, RowKey, btf, path, tp as f, trig};
+use tracer_common::{CALL_NONE, RowKey, btf, control, path, tp as f, trig};
 
 /// Fills in the row of a bio that is direct I/O by its own account.
 #[inline(always)]
 pub fn fill(bio: &Bio, row: &mut RowKey) {
+    let task = current::pid_tgid();
     row.path = path::DIRECT;
     row.trig = trig::CALL;
-    row.aux = current::tgid();
+    row.aux = (task >> 32) as u32;
     row.dirtier = row.aux;
     row.call = CALL_NONE;
-    let Some(task) = current::context_or_new() else {
+    let Some(last) = LAST_DIRECT.get_ptr_mut(0) else {
         return;
     };
-    // The usual case, the file of the last bio, costs one read.
-    if task.dio_inode != bio.direct || get(bio.direct, btf::INODE_INO) != task.dio_ino {
-        let (dev, ino) = identity(bio.direct);
-        begin(task, dev, ino, bio.direct, 0);
+    // SAFETY: a per-CPU map value, used by one program only.
+    let last = unsafe { &mut *last };
+    let lives = control_value(control::LIVES);
+    if last.task != task
+        || last.inode != bio.direct
+        || last.lives != lives
+        || get(bio.direct, btf::INODE_INO) != last.ino
+    {
+        last.task = task;
+        last.inode = bio.direct;
+        last.lives = lives;
+        last.kind = current::kind();
+        find(last);
     }
-    row.fs_dev = task.dio_dev;
-    row.file = task.dio_file;
-    row.call = current::call();
+    row.fs_dev = last.dev;
+    row.file = last.file;
+    row.call = current::call_of(last.kind);
+}
+
+/// The file of an inode. A function of its own: it is rarely needed, and
+/// inside its caller it would cost registers there.
+#[inline(never)]
+fn find(last: &mut LastDirect) {
+    let (dev, ino) = identity(last.inode);
+    last.ino = ino;
+    last.dev = dev;
+    last.file = match device(dev) {
+        Some(_) => inode::entry(dev, ino, last.inode).map_or(0, |entry| entry.file),
+        None => 0,
+    };
+    current::note_process();
 }
 
 #[inline(always)]

@@ -1,7 +1,7 @@
 //! What userspace told at load, and how fields are read with it.
 
 use aya_ebpf::{EbpfContext, helpers::generated};
-use core::ffi::c_void;
+use core::{ffi::c_void, mem::MaybeUninit};
 use tracer_common::{Config, Field};
 
 /// Set by userspace before load; the verifier sees its values as constants.
@@ -40,16 +40,17 @@ pub fn member(index: usize) -> Field {
 /// Copies from kernel memory; zeroes when the address is bad.
 #[inline(always)]
 pub fn read_kernel<T: Copy + Default>(address: u64) -> T {
-    let mut value = T::default();
-    // SAFETY: `value` is writable for its size; the helper checks the source.
+    let mut value = MaybeUninit::<T>::uninit();
+    // SAFETY: `value` is writable for its size; the helper checks the source,
+    // and fills with zeroes where it cannot read.
     unsafe {
         generated::bpf_probe_read_kernel(
-            (&raw mut value).cast::<c_void>(),
+            value.as_mut_ptr().cast::<c_void>(),
             size_of::<T>() as u32,
             address as *const c_void,
         );
+        value.assume_init()
     }
-    value
 }
 
 /// An unsigned number of 1, 2, 4 or 8 bytes at a place whose size is known

@@ -1,6 +1,7 @@
 //! Inodes that were seen: a number for each life of each, and who dirtied it.
 
 use crate::{
+    complete::add_control,
     current,
     maps::{FILE_SEQUENCE, INODES, Inode, RING, SHARES, Task, add, lose, ring_flags},
     names,
@@ -10,7 +11,7 @@ use aya_ebpf::{
     helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns},
     maps::HashMap,
 };
-use tracer_common::{FreedRecord, InodeKey, REC_FREED, RowKey, loss};
+use tracer_common::{FreedRecord, InodeKey, REC_FREED, RowKey, control, loss};
 
 /// Numbers of one CPU; the CPU is in the bits above.
 const NUMBERS: u32 = 1 << 22;
@@ -159,6 +160,7 @@ pub fn forget(dev: u32, ino: u64) {
     if RING.output::<FreedRecord>(record, ring_flags()).is_err() {
         lose(loss::RING);
     }
+    add_control(control::LIVES, 1);
     // An error only says that it is gone.
     let _ = INODES.remove(&InodeKey {
         ino,

@@ -235,6 +235,27 @@ pub struct Cached {
 #[map]
 pub static CACHED: PerCpuArray<Cached> = PerCpuArray::with_max_entries(2, 0);
 
+/// The file and the task of the last bio of direct I/O.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct LastDirect {
+    /// Thread and process.
+    pub task: u64,
+    /// Address of the inode, and its number.
+    pub inode: u64,
+    pub ino: u64,
+    /// Inodes that had been freed by then.
+    pub lives: u64,
+    pub dev: u32,
+    pub file: u32,
+    /// One of [`crate::current::kind`]'s numbers.
+    pub kind: u32,
+    pub reserved: u32,
+}
+
+#[map]
+pub static LAST_DIRECT: PerCpuArray<LastDirect> = PerCpuArray::with_max_entries(1, 0);
+
 /// Index of the last bio's block device in [`CACHED`].
 pub const OF_BIO: u32 = 0;
 /// Index of the last request's queue.
