@@ -187,8 +187,10 @@ pub struct Config {
     pub req_op: [u8; 5],
     /// 1 when the helper `bpf_loop` can be called.
     pub loop_callable: u8,
+    /// 1 when programs may compare and exchange.
+    pub exchanges: u8,
     /// Always zero.
-    pub reserved: [u8; 2],
+    pub reserved: u8,
     /// Number of the system call `sync_file_range`.
     pub call_sync_file_range: u32,
     /// Number of the system call `ioctl`.
@@ -218,7 +220,8 @@ impl Config {
         call_readable: 0,
         req_op: [0; 5],
         loop_callable: 0,
-        reserved: [0; 2],
+        exchanges: 0,
+        reserved: 0,
         call_sync_file_range: u32::MAX,
         call_ioctl: u32::MAX,
         call_mount: u32::MAX,

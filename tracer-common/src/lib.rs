@@ -15,8 +15,8 @@ pub use records::{
     REC_FAST_COMMIT, REC_FREED, REC_NAME, STACK_FRAMES, Waker, waker,
 };
 pub use rows::{
-    AGE_BUCKETS, Dirtied, Edge, Flight, FlightKey, InodeKey, Process, RowKey, RowValue, age_bucket,
-    age_bucket_floor_ms, control, job, loss, op, path, trig,
+    AGE_BUCKETS, Dirtied, Edge, Flight, FlightKey, InodeKey, Process, RowKey, RowValue, Seat,
+    age_bucket, age_bucket_floor_ms, control, job, loss, op, path, trig,
 };
 
 /// Changes with every change of a type in this crate; checked after load.

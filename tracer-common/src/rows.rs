@@ -155,12 +155,52 @@ pub struct Flight {
     pub row: RowKey,
     /// Sectors left.
     pub sectors: u32,
-    /// When it was submitted: monotonic nanoseconds >> 20, about a
-    /// millisecond.
+    /// The epoch that it was submitted in.
     pub submitted: u32,
 }
 
 const _: () = assert!(size_of::<Flight>() == 40);
+
+/// A place in the table of bios in flight, for one bio.
+///
+/// A program takes a free seat by compare-and-exchange of its name, and clears
+/// it the same way, so that no bio is counted twice. A bio whose seat is taken
+/// is kept in a map.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seat {
+    /// [`Seat::name`] of the bio; 0 free, [`Seat::BUSY`] while it changes.
+    pub name: u64,
+    /// The bio.
+    pub flight: Flight,
+}
+
+impl Seat {
+    /// It is being filled or cleared.
+    pub const BUSY: u64 = u64::MAX;
+    /// Seats in the table, a power of two.
+    pub const COUNT: u32 = 1 << Self::BITS;
+    const BITS: u32 = 15;
+
+    /// The key of a bio in flight but for its slot, as one number.
+    #[inline(always)]
+    pub const fn name(sector: u64, disk: u16, op: u8) -> u64 {
+        (sector << 11) | ((disk as u64) << 3) | op as u64
+    }
+
+    /// The seat of a name: its bits well mixed (Knuth's multiplicative hash).
+    #[inline(always)]
+    pub const fn index(name: u64) -> u32 {
+        (name.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - Self::BITS)) as u32
+    }
+
+    /// Index of the disk in a name.
+    pub const fn disk(name: u64) -> u16 {
+        (name >> 3) as u16 & 0xff
+    }
+}
+
+const _: () = assert!(size_of::<Seat>() == 48);
 
 /// Key of an inode that was seen.
 #[repr(C)]
@@ -247,8 +287,10 @@ pub mod control {
     pub const DEVICES: u32 = 3;
     /// Counts inodes that were freed.
     pub const LIVES: u32 = 4;
+    /// Bios in flight that are kept in the map.
+    pub const STANDING: u32 = 5;
     /// Size of the array.
-    pub const COUNT: u32 = 5;
+    pub const COUNT: u32 = 6;
 }
 
 /// Indices of the loss counters; every early return that loses something

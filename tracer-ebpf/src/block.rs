@@ -2,21 +2,17 @@
 
 use crate::{
     classify::{self, Bio, flag},
-    complete::{add_control, count_flushes},
+    complete::count_flushes,
+    flights::{SLOTS, find, keep},
     globals::{Head, cfg_get, get, read_kernel, tp, tp_field},
-    inode::bpf_ktime_get_ns_u64,
-    maps::{FLIGHTS, OF_BIO, Scratch, device, device_of, lose, scratch},
+    maps::{OF_BIO, Scratch, control_value, device, device_of, scratch},
 };
 use aya_ebpf::{
     EbpfContext,
-    bindings::BPF_NOEXIST,
     macros::{raw_tracepoint, tracepoint},
     programs::{RawTracePointContext, TracePointContext},
 };
-use tracer_common::{Flight, FlightKey, btf, control, loss, op, tp as f};
-
-/// Bios in flight on one start sector that can be told apart.
-pub const SLOTS: u8 = 8;
+use tracer_common::{FlightKey, btf, control, op, tp as f};
 
 /// Kind of a bio or request, 0 for what is not counted: from `bi_opf` or
 /// `cmd_flags`, by the running kernel's codes.
@@ -79,28 +75,6 @@ pub fn parse_text<C: EbpfContext>(ctx: &C, index: usize) -> (u8, u32) {
     (kind, flags)
 }
 
-/// Keeps a bio in flight until it completes.
-#[inline(always)]
-pub fn keep(sector: u64, flight: &Flight) {
-    let mut key = FlightKey {
-        sector,
-        disk: flight.row.disk,
-        op: flight.row.op,
-        slot: 0,
-        reserved: 0,
-    };
-    for slot in 0..SLOTS {
-        key.slot = slot;
-        if FLIGHTS.insert(&key, flight, u64::from(BPF_NOEXIST)).is_ok() {
-            if slot > 0 {
-                add_control(control::TWINS, 1);
-            }
-            return;
-        }
-    }
-    lose(loss::FLIGHT);
-}
-
 #[inline(always)]
 fn queued(bio: &Bio, scratch: &mut Scratch) {
     let flight = &mut scratch.flight;
@@ -110,7 +84,7 @@ fn queued(bio: &Bio, scratch: &mut Scratch) {
     }
     if bio.sectors > 0 {
         flight.sectors = bio.sectors;
-        flight.submitted = (bpf_ktime_get_ns_u64() >> 20) as u32;
+        flight.submitted = control_value(control::EPOCH) as u32;
         keep(bio.sector, flight);
     }
 }
@@ -229,7 +203,7 @@ pub fn tp_split(ctx: TracePointContext) -> u32 {
     };
     for slot in 0..SLOTS {
         key.slot = slot;
-        let Some(found) = FLIGHTS.get_ptr_mut(&key) else {
+        let Some(found) = find(&key) else {
             continue;
         };
         // SAFETY: a live map value; only the submitter of this bio, which is

@@ -1,12 +1,12 @@
 //! Completions: the device counts a sector when it completes, and so do we.
 
 use crate::{
-    block::{SLOTS, in_ledger, keep, kind_of, parse_text},
+    block::{in_ledger, kind_of, parse_text},
     classify::{Bio, flag},
+    flights::{SLOTS, claim, find, keep},
     globals::{Head, cfg_get, get, tp},
     maps::{
-        CONTROL, EDGES, FLIGHTS, OF_REQUEST, ROWS, add, control_value, device, device_of, lose,
-        scratch,
+        CONTROL, EDGES, OF_REQUEST, ROWS, add, control_value, device, device_of, lose, scratch,
     },
 };
 use aya_ebpf::{
@@ -155,8 +155,7 @@ extern "C" fn turn(_index: u32, walk: *mut Walk) -> i64 {
     if walk.left == 0 {
         return 1;
     }
-    let mut found = FLIGHTS.get_ptr(&walk.key);
-    let len = match found {
+    let len = match find(&walk.key) {
         // SAFETY: a live map value, checked not null.
         Some(flight) => u64::from(unsafe { (*flight).sectors }),
         None => 0,
@@ -183,23 +182,15 @@ extern "C" fn turn(_index: u32, walk: *mut Walk) -> i64 {
         walk.key.slot = 0;
         return 0;
     }
-    if choice != walk.key.slot {
-        walk.key.slot = choice;
-        found = FLIGHTS.get_ptr(&walk.key);
-    }
+    walk.key.slot = choice;
     walk.first = NONE;
     walk.exact = NONE;
-    let Some(flight) = found else {
+    let claimed = claim(&walk.key);
+    walk.key.slot = 0;
+    // Another CPU was first to complete its twin: look again.
+    let Some(mut flight) = claimed else {
         return 0;
     };
-    // SAFETY: copied out at once.
-    let mut flight = unsafe { *flight };
-    // An error says that another CPU completed its twin: as good.
-    let _ = FLIGHTS.remove(&walk.key);
-    if walk.key.slot > 0 {
-        add_control(control::TWINS, u64::MAX);
-        walk.key.slot = 0;
-    }
     let whole = u64::from(flight.sectors);
     let done = if whole < walk.left { whole } else { walk.left };
     flight.row.epoch = walk.epoch;
@@ -218,18 +209,18 @@ extern "C" fn turn(_index: u32, walk: *mut Walk) -> i64 {
 /// whether there was one.
 #[inline(always)]
 fn alone(key: &FlightKey, completion: &Completion, epoch: u32) -> bool {
-    let Some(flight) = FLIGHTS.get_ptr(key) else {
+    let Some(found) = find(key) else {
         return false;
     };
-    // SAFETY: a live map value; copied out before it goes.
-    let (sectors, mut row) = unsafe { ((*flight).sectors, (*flight).row) };
-    if u64::from(sectors) != completion.sectors {
+    // SAFETY: a field of a live map value.
+    if u64::from(unsafe { (*found).sectors }) != completion.sectors {
         return false;
     }
-    // An error says that another CPU completed its twin: as good.
-    let _ = FLIGHTS.remove(key);
-    row.epoch = epoch;
-    count(&row, completion.sectors, 1);
+    let Some(mut flight) = claim(key) else {
+        return false;
+    };
+    flight.row.epoch = epoch;
+    count(&flight.row, completion.sectors, 1);
     true
 }
 

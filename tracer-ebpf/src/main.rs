@@ -33,6 +33,7 @@ mod dirty;
 #[cfg(target_arch = "bpf")]
 mod ext4;
 #[cfg(target_arch = "bpf")]
+mod flights;
 mod globals;
 #[cfg(target_arch = "bpf")]
 mod inode;

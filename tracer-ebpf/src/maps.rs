@@ -8,7 +8,7 @@ use aya_ebpf::{
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 use tracer_common::{
     AGE_BUCKETS, CommitRecord, DeviceInfo, Dirtied, Edge, Flight, FlightKey, InodeKey, Process,
-    RowKey, RowValue, Waker, control, loss, path,
+    RowKey, RowValue, Seat, Waker, control, loss, path,
 };
 
 /// What a task is inside of.
@@ -134,6 +134,8 @@ pub static EDGES: Array<Edge> = Array::with_max_entries(1024, BPF_F_MMAPABLE);
 pub static DEVICES: HashMap<u32, DeviceInfo> = HashMap::with_max_entries(1024, 0);
 #[map]
 pub static ROWS: HashMap<RowKey, RowValue> = HashMap::with_max_entries(65536, BPF_F_NO_PREALLOC);
+#[map]
+pub static SEATS: Array<Seat> = Array::with_max_entries(Seat::COUNT, BPF_F_MMAPABLE);
 #[map]
 pub static FLIGHTS: HashMap<FlightKey, Flight> = HashMap::with_max_entries(65536, 0);
 #[map]

@@ -1,7 +1,7 @@
 //! What this kernel tells of itself: events, types, values. Makes the
 //! configuration of the programs and the facts of the plan.
 
-use super::{symbols, tracefs::Tracefs};
+use super::{exchange, symbols, tracefs::Tracefs};
 use crate::{
     layout::{btf::Btf, format::Format},
     plan::Facts,
@@ -84,6 +84,7 @@ impl KernelFacts {
             },
             Err(error) => facts.no_btf = Some(format!("/sys/kernel/btf/vmlinux: {error}")),
         }
+        facts.config.exchanges = u8::from(exchange::is_allowed());
         facts
     }
 

@@ -7,18 +7,19 @@ use std::{
     io,
     os::fd::{AsFd, AsRawFd},
     ptr::{NonNull, read_volatile, write_volatile},
+    sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 use tracer_common::{Edge, control};
 
 /// An array map in our address space.
-struct Mapping<T> {
+pub(super) struct Mapping<T> {
     start: NonNull<T>,
     len: usize,
 }
 
 impl<T: Copy> Mapping<T> {
-    fn new(map: &MapData, len: usize, writable: bool) -> io::Result<Self> {
+    pub(super) fn new(map: &MapData, len: usize, writable: bool) -> io::Result<Self> {
         let protection = if writable {
             libc::PROT_READ | libc::PROT_WRITE
         } else {
@@ -43,10 +44,19 @@ impl<T: Copy> Mapping<T> {
         Ok(Self { start, len })
     }
 
-    fn read(&self, index: usize) -> T {
+    pub(super) fn read(&self, index: usize) -> T {
         assert!(index < self.len);
         // SAFETY: inside the mapping; the kernel writes whole integers.
         unsafe { read_volatile(self.start.as_ptr().add(index)) }
+    }
+
+    /// The first eight bytes of an entry, which are a number that programs
+    /// change at the same time.
+    pub(super) fn atomic(&self, index: usize) -> &AtomicU64 {
+        assert!(index < self.len && size_of::<T>() >= 8 && align_of::<T>() == 8);
+        // SAFETY: inside the mapping, which is writable where this is called,
+        // and aligned, since arrays of the kernel are.
+        unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(index).cast()) }
     }
 
     fn write(&self, index: usize, value: T) {
@@ -70,8 +80,6 @@ pub struct EdgeReading {
     pub epoch: u32,
     /// When.
     pub at: Instant,
-    /// The same, as bios in flight have it.
-    pub flight_ms: u32,
     /// One for each disk.
     pub stats: Vec<io::Result<DiskStat>>,
     /// Completions that passed while stat was read; 0 for an exact edge.
@@ -111,6 +119,20 @@ impl Edges {
         self.control.write(control::DEVICES as usize, changes);
     }
 
+    /// Tells the programs that a bio was taken out of the map, and whether it
+    /// shared its start sector with another.
+    pub fn bio_left_the_map(&self, twin: bool) {
+        let down = |index: u32| {
+            self.control
+                .atomic(index as usize)
+                .fetch_sub(1, Ordering::Relaxed)
+        };
+        down(control::STANDING);
+        if twin {
+            down(control::TWINS);
+        }
+    }
+
     /// Completions counted so far.
     pub fn completions(&self) -> u64 {
         self.sums().1
@@ -145,7 +167,6 @@ impl Edges {
                 return EdgeReading {
                     epoch,
                     at: Instant::now(),
-                    flight_ms: super::probe::flight_ms(),
                     stats,
                     blurred_by: begun_after - ended,
                 };

@@ -4,7 +4,9 @@
 
 pub mod block;
 pub mod debugfs;
+pub mod exchange;
 pub mod facts;
+pub mod flights;
 pub mod handles;
 pub mod journal;
 pub mod machine;

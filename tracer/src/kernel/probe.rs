@@ -1,6 +1,8 @@
 //! The loaded programs: attach, read, drain. The only user of aya.
 
-use super::{block::DevNumber, facts::KernelFacts, journal::JournalThread, mapped::Edges};
+use super::{
+    block::DevNumber, facts::KernelFacts, flights::Seats, journal::JournalThread, mapped::Edges,
+};
 use crate::plan::{Candidate, Kind, Step};
 use aya::{
     Ebpf, EbpfLoader,
@@ -8,9 +10,7 @@ use aya::{
     programs::{ProgramError, RawTracePoint, TracePoint},
 };
 use std::io;
-use tracer_common::{
-    AGE_BUCKETS, DeviceInfo, Dirtied, Flight, FlightKey, Process, RowKey, RowValue, loss, path,
-};
+use tracer_common::{AGE_BUCKETS, DeviceInfo, Dirtied, Process, RowKey, RowValue, loss, path};
 
 /// The object that `cargo xtask build` made.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(env!("WRITEPATH_BPF_OBJECT"));
@@ -57,6 +57,8 @@ pub struct Probe {
     pub edges: Edges,
     /// Every hook.
     pub hooks: Vec<Attached>,
+    /// Bios in flight.
+    pub(super) seats: Seats,
     ring: RingBuf<MapData>,
     cpus: usize,
 }
@@ -64,14 +66,7 @@ pub struct Probe {
 /// Sums by two numbers, such as file and process.
 pub type Sums = Vec<((u32, u32), u64)>;
 
-type Flights = Vec<(FlightKey, Flight)>;
-
-/// Now, as [`Flight::submitted`] has it.
-pub fn flight_ms() -> u32 {
-    (monotonic_ns() >> 20) as u32
-}
-
-fn map_error(map: &'static str) -> impl Fn(aya::maps::MapError) -> ProbeError {
+pub(super) fn map_error(map: &'static str) -> impl Fn(aya::maps::MapError) -> ProbeError {
     move |why| ProbeError::Map {
         map,
         why: why.to_string(),
@@ -117,7 +112,7 @@ impl Probe {
         };
         let ring = RingBuf::try_from(take(&mut ebpf, "RING")?).map_err(map_error("RING"))?;
         let cpus = aya::util::nr_cpus().map_err(|(_, error)| load(&error))?;
-        let edges = {
+        let (edges, seats) = {
             let data = |map: &'static str| match ebpf.map(map) {
                 Some(aya::maps::Map::Array(data)) => Ok(data),
                 _ => Err(ProbeError::Map {
@@ -125,14 +120,21 @@ impl Probe {
                     why: "not an array".to_owned(),
                 }),
             };
-            Edges::new(data("CONTROL")?, data("EDGES")?, cpus).map_err(|error| ProbeError::Map {
-                map: "EDGES",
-                why: error.to_string(),
-            })?
+            let mapped = |map: &'static str| {
+                move |error: io::Error| ProbeError::Map {
+                    map,
+                    why: error.to_string(),
+                }
+            };
+            (
+                Edges::new(data("CONTROL")?, data("EDGES")?, cpus).map_err(mapped("EDGES"))?,
+                Seats::new(data("SEATS")?).map_err(mapped("SEATS"))?,
+            )
         };
         Ok(Self {
             ebpf,
             edges,
+            seats,
             hooks: Vec::new(),
             ring,
             cpus,
@@ -172,7 +174,7 @@ impl Probe {
         Ok(())
     }
 
-    fn map_mut(&mut self, map: &'static str) -> Result<&mut aya::maps::Map, ProbeError> {
+    pub(super) fn map_mut(&mut self, map: &'static str) -> Result<&mut aya::maps::Map, ProbeError> {
         self.ebpf.map_mut(map).ok_or(ProbeError::Map {
             map,
             why: "not in the object".to_owned(),
@@ -237,68 +239,6 @@ impl Probe {
             let _ = rows.remove(key);
         }
         Ok(taken)
-    }
-
-    /// Bios of a disk in flight that were submitted in a span of
-    /// [`flight_ms`], this long before its end.
-    fn old_flights(
-        &mut self,
-        disk: u16,
-        span: (u32, u32),
-        age_ms: u32,
-    ) -> Result<Flights, ProbeError> {
-        let map = self.map_mut("FLIGHTS")?;
-        let flights: HashMap<_, FlightKey, Flight> =
-            HashMap::try_from(map).map_err(map_error("FLIGHTS"))?;
-        Ok(flights
-            .iter()
-            .filter_map(Result::ok)
-            .filter(|(key, flight)| {
-                let from_begin = flight.submitted.wrapping_sub(span.0);
-                let length = span.1.wrapping_sub(span.0);
-                key.disk == disk && from_begin.saturating_add(age_ms) <= length
-            })
-            .collect())
-    }
-
-    /// Their number.
-    pub fn flights(
-        &mut self,
-        disk: u16,
-        span: (u32, u32),
-        age_ms: u32,
-    ) -> Result<usize, ProbeError> {
-        Ok(self.old_flights(disk, span, age_ms)?.len())
-    }
-
-    /// Takes bios that were submitted in the span and are known to have
-    /// completed, although no program was run for it.
-    ///
-    /// The kernel runs no program where one of the same kind was interrupted,
-    /// and a hardened one may keep programs out of chosen tasks, also when an
-    /// interrupt finds them on the CPU.
-    pub fn take_unseen(
-        &mut self,
-        disk: u16,
-        span: (u32, u32),
-        age_ms: u32,
-    ) -> Result<Vec<(RowKey, RowValue)>, ProbeError> {
-        let old = self.old_flights(disk, span, age_ms)?;
-        let map = self.map_mut("FLIGHTS")?;
-        let mut flights: HashMap<_, FlightKey, Flight> =
-            HashMap::try_from(map).map_err(map_error("FLIGHTS"))?;
-        let mut rows = Vec::new();
-        for (key, flight) in old {
-            if flights.remove(&key).is_ok() {
-                let value = RowValue {
-                    sectors: flight.sectors.into(),
-                    bios: 1,
-                    flushes: 0,
-                };
-                rows.push((flight.row, value));
-            }
-        }
-        Ok(rows)
     }
 
     /// Hands every record of the ring to `take`.

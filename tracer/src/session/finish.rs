@@ -9,6 +9,7 @@ use crate::{
     kernel::{
         block::{DevNumber, DiskStat},
         debugfs::error_bytes,
+        flights::Span,
         mapped::{EdgeReading, PATIENT},
         processes,
     },
@@ -26,7 +27,7 @@ use tracer_common::{loss, path};
 /// How long bios of a busy disk may take to complete after the last edge.
 const PATIENT_WITH_BIOS: Duration = Duration::from_secs(2);
 /// Longer than a bio may wait in a task's plug before it is in flight.
-const PLUGGED_MS: u32 = 100;
+const PLUGGED: Duration = Duration::from_millis(100);
 /// Later completions that make it certain that an older one was not seen.
 const OVERTAKEN: u64 = 64;
 
@@ -113,33 +114,44 @@ impl Session {
     /// stays while many that came later complete.
     fn take_unseen(&mut self, last: bool) -> Result<Vec<u64>, SessionError> {
         // What was submitted before the run began may have completed before.
-        let span = (self.began.flight_ms, self.last.flight_ms);
+        let span = Span {
+            begin: self.began.epoch,
+            end: self.last.epoch,
+        };
         let mut sectors = vec![0; self.disks.len()];
         for (index, sum) in sectors.iter_mut().enumerate() {
             let disk = index as u16;
             let idle =
                 |stat: &std::io::Result<DiskStat>| matches!(stat, Ok(stat) if stat.in_flight == 0);
-            let mut certain = idle(&self.last.stats[index]);
-            let age_ms = if certain { PLUGGED_MS } else { 1 };
-            if !certain && last {
-                let before = self.probe.edges.completions();
-                let until = Instant::now() + PATIENT_WITH_BIOS;
-                while Instant::now() < until && self.probe.flights(disk, span, age_ms)? > 0 {
-                    std::thread::sleep(Duration::from_millis(20));
-                    certain = idle(&self.disks[index].stat());
-                    if certain {
-                        break;
-                    }
+            let taken = if idle(&self.last.stats[index]) {
+                // Young ones may be in a task's plug, not yet in flight.
+                if self.probe.flights(disk, span)? > 0 {
+                    std::thread::sleep(PLUGGED);
                 }
-                certain |= self.probe.edges.completions() - before >= OVERTAKEN;
-            }
-            if certain {
-                let rows = self.probe.take_unseen(disk, span, age_ms)?;
-                *sum = rows.iter().map(|(_, value)| value.sectors).sum();
-                self.accounts.take_rows(rows);
-            }
+                self.probe.take_unseen(disk, span)?
+            } else if last && self.outlives_others(index, span)? {
+                self.probe.take_unseen(disk, span)?
+            } else {
+                continue;
+            };
+            *sum = taken.iter().map(|(_, value)| value.sectors).sum();
+            self.accounts.take_rows(taken);
         }
         Ok(sectors)
+    }
+
+    /// Gives the bios of a busy disk time to complete; says whether those that
+    /// are left then must have done so unseen.
+    fn outlives_others(&mut self, index: usize, span: Span) -> Result<bool, SessionError> {
+        let before = self.probe.edges.completions();
+        let until = Instant::now() + PATIENT_WITH_BIOS;
+        while Instant::now() < until && self.probe.flights(index as u16, span)? > 0 {
+            std::thread::sleep(Duration::from_millis(20));
+            if matches!(self.disks[index].stat(), Ok(stat) if stat.in_flight == 0) {
+                return Ok(true);
+            }
+        }
+        Ok(self.probe.edges.completions() - before >= OVERTAKEN)
     }
 
     /// Page cache that the devices have not got yet, in bytes.

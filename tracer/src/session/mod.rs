@@ -251,7 +251,6 @@ impl EdgeReading {
         Self {
             epoch: other.epoch,
             at: other.at,
-            flight_ms: other.flight_ms,
             stats: other.stats.iter().map(copy).collect(),
             blurred_by: other.blurred_by,
         }
