@@ -1,7 +1,7 @@
 //! writepath: an eBPF write-path tracer for Linux.
 //!
 //! Three kinds of code are kept apart: pure (`model`, `decode`, `attribute`,
-//! `layout`, `plan`, `output`), the kernel's edge (`kernel`, `bed`,
+//! `layout`, `plan`, `recording`, `output`), the kernel's edge (`kernel`, `bed`,
 //! `workload`), and the command line (`cli`). Only `session` joins the first
 //! two; a test checks it.
 
@@ -14,5 +14,6 @@ pub mod layout;
 pub mod model;
 pub mod output;
 pub mod plan;
+pub mod recording;
 pub mod session;
 pub mod workload;

@@ -7,7 +7,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const PURE: &[&str] = &["model", "decode", "attribute", "layout", "plan", "output"];
+const PURE: &[&str] = &[
+    "model",
+    "decode",
+    "attribute",
+    "layout",
+    "plan",
+    "recording",
+    "output",
+];
 const FRONT: &[&str] = &["cli", "main"];
 
 /// A source file: the layer that it belongs to, where it is, and its code

@@ -71,6 +71,26 @@ impl Path {
         }
     }
 
+    /// The number of [`Self::from_code`].
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Writeback => path::WRITEBACK,
+            Self::Fsync => path::FSYNC,
+            Self::Ordered => path::ORDERED,
+            Self::Journal => path::JOURNAL,
+            Self::Metadata => path::METADATA,
+            Self::Direct => path::DIRECT,
+            Self::Forced => path::FORCED,
+            Self::Swap => path::SWAP,
+            Self::Fs => path::FS,
+            Self::Raw => path::RAW,
+            Self::Other => path::OTHER,
+            Self::Unattributed => path::UNATTRIBUTED,
+            Self::InFlightBefore => path::BEFORE,
+            Self::Unknown(code) => code,
+        }
+    }
+
     /// Its word.
     pub fn name(self) -> &'static str {
         match self {

@@ -80,6 +80,33 @@ pub enum CommitTrigger {
 }
 
 impl CommitTrigger {
+    /// All of them; recordings have a trigger by its place here.
+    pub const ALL: [Self; 11] = [
+        Self::Timer,
+        Self::Fsync,
+        Self::Sync,
+        Self::Umount,
+        Self::Remount,
+        Self::Freeze,
+        Self::Space,
+        Self::NoSpace,
+        Self::SyncHandle,
+        Self::FastCommit,
+        Self::Unknown,
+    ];
+
+    /// Its place in [`Self::ALL`].
+    pub fn code(self) -> u8 {
+        let at = Self::ALL.iter().position(|trigger| *trigger == self);
+        at.unwrap_or(Self::ALL.len()) as u8
+    }
+
+    /// From its place; a number of another version is unknown.
+    pub fn from_code(code: u8) -> Self {
+        let found = Self::ALL.get(usize::from(code));
+        found.copied().unwrap_or(Self::Unknown)
+    }
+
     /// Its word.
     pub fn name(self) -> &'static str {
         match self {
