@@ -1,9 +1,9 @@
 //! writepath: an eBPF write-path tracer for Linux.
 //!
 //! Three kinds of code are kept apart: pure (`model`, `decode`, `attribute`,
-//! `layout`, `plan`, `recording`, `output`), the kernel's edge (`kernel`, `bed`,
-//! `workload`), and the command line (`cli`). Only `session` joins the first
-//! two; a test checks it.
+//! `layout`, `plan`, `profile`, `recording`, `output`), the kernel's edge
+//! (`kernel`, `bed`, `workload`), and the command line (`cli`). Only `session`
+//! joins the first two; a test checks it.
 
 pub mod attribute;
 pub mod bed;
@@ -14,6 +14,7 @@ pub mod layout;
 pub mod model;
 pub mod output;
 pub mod plan;
+pub mod profile;
 pub mod recording;
 pub mod session;
 pub mod workload;

@@ -15,6 +15,7 @@ const PURE: &[&str] = &[
     "plan",
     "recording",
     "output",
+    "profile",
 ];
 const FRONT: &[&str] = &["cli", "main"];
 
@@ -130,7 +131,7 @@ fn rule(what: &str, broken: impl Fn(&Source) -> bool) {
 
 #[test]
 fn pure_code_knows_no_edge() {
-    let modules = ["kernel", "cli", "session", "bed", "workload"];
+    let modules = ["kernel", "cli", "session", "bed", "workload", "tune"];
     let crates = ["aya", "tokio", "clap", "procfs", "rustix"];
     rule("pure code names an edge", |source| {
         source.is(PURE)
@@ -167,7 +168,7 @@ fn one_place_joins_kernel_and_attribution() {
 #[test]
 fn the_kernels_edge_does_not_attribute() {
     rule("kernel names what stands above it", |source| {
-        source.is(&["kernel", "bed", "workload"])
+        source.is(&["kernel", "bed", "workload", "tune"])
             && ["attribute", "cli", "session", "output"]
                 .iter()
                 .any(|name| source.names_module(name))
