@@ -146,6 +146,7 @@ table! {
     MAPPING_HOST = "address_space" "host",
     INODE_INO = "inode" "i_ino",
     INODE_SB = "inode" "i_sb",
+    INODE_DATA = "inode" "i_data",
     INODE_DENTRY = "inode" "i_dentry",
     SB_DEV = "super_block" "s_dev",
     DENTRY_PARENT = "dentry" "d_parent",

@@ -145,7 +145,7 @@ pub fn is_lazy_init() -> bool {
 
 /// How the current system call is told: a user task's registers have it.
 const BY_REGISTERS: u32 = 0;
-/// A worker of io_uring.
+/// A worker of `io_uring`.
 const BY_IO_URING: u32 = 1;
 /// Not at all.
 const BY_NOTHING: u32 = 2;

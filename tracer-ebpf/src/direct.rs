@@ -39,6 +39,7 @@ pub fn fill(bio: &Bio, row: &mut RowKey) {
         last.lives = lives;
         last.kind = current::kind();
         find(last);
+        current::note_process();
     }
     row.fs_dev = last.dev;
     row.file = last.file;
@@ -46,7 +47,7 @@ pub fn fill(bio: &Bio, row: &mut RowKey) {
 }
 
 /// The file of an inode. A function of its own: it is rarely needed, and
-/// inside its caller it would cost registers there.
+/// inside its caller it would cost stack there.
 #[inline(never)]
 fn find(last: &mut LastDirect) {
     let (dev, ino) = identity(last.inode);
@@ -56,7 +57,6 @@ fn find(last: &mut LastDirect) {
         Some(_) => inode::entry(dev, ino, last.inode).map_or(0, |entry| entry.file),
         None => 0,
     };
-    current::note_process();
 }
 
 #[inline(always)]

@@ -6,7 +6,7 @@
 
 use crate::{
     current,
-    globals::{get, tp},
+    globals::{get, member, tp},
     inode,
     maps::{DIRTIED, device},
 };
@@ -121,8 +121,25 @@ pub fn raw_write_end(ctx: RawTracePointContext) -> i32 {
 /// (struct folio *, struct `address_space` *); struct page * in 5.10.
 #[raw_tracepoint]
 pub fn raw_dirty_folio(ctx: RawTracePointContext) -> i32 {
-    dirtied_at(get(ctx.arg::<u64>(1), btf::MAPPING_HOST), 4096, By::Folio);
+    dirtied_at(host(ctx.arg::<u64>(1)), 4096, By::Folio);
     0
+}
+
+/// Address of the inode of an address space, which is a part of it. The usual
+/// one, that of the inode dirtied last, needs no read.
+#[inline(always)]
+fn host(mapping: u64) -> u64 {
+    let inside = member(btf::INODE_DATA);
+    if inside.present()
+        && let Some(cache) = DIRTIED.get_ptr(0)
+    {
+        // SAFETY: a per-CPU map value, checked not null.
+        let last = unsafe { (*cache).inode };
+        if last + u64::from(inside.offset) == mapping {
+            return last;
+        }
+    }
+    get(mapping, btf::MAPPING_HOST)
 }
 
 #[tracepoint]

@@ -36,7 +36,7 @@ const PROGRAM: [u64; 6] = [
     // r2 = 1
     insn(0xb7, 2, 0, 1),
     // r0 = cmpxchg(r10 - 8, r0, r2)
-    insn(0xdb, 2 << 4 | 10, -8, 0xf1),
+    insn(0xdb, 0x2a, -8, 0xf1),
     // r0 = 0; exit
     insn(0xb7, 0, 0, 0),
     insn(0x95, 0, 0, 0),

@@ -16,7 +16,7 @@ pub struct Span {
 }
 
 impl Span {
-    fn has(&self, flight: &Flight) -> bool {
+    fn has(self, flight: &Flight) -> bool {
         let length = self.end.wrapping_sub(self.begin);
         flight.submitted.wrapping_sub(self.begin) < length
     }
