@@ -17,7 +17,8 @@ use writepath::{
         calls,
         ledger::{
             AgeRow, By, CommandEnd, CommitGroup, CommitRow, DeviceLedger, DirtierRow, FileRow,
-            FlushRow, Lost, PathRow, PathSectors, ProcessName, ProcessSectors, Run,
+            FlushRow, KnobValue, Lost, Memory, PathRow, PathSectors, ProcessName, ProcessSectors,
+            Run,
         },
         path::{Op, Path},
         trigger::{self, CommitTrigger},
@@ -163,6 +164,7 @@ fn full_run() -> Run {
             p99_us: 1,
             max_us: 1,
             sectors: 8,
+            buckets: vec![(1, 8)],
         }],
         flush_requests: vec![FlushRow {
             path: Path::Journal,
@@ -171,6 +173,12 @@ fn full_run() -> Run {
         }],
         commits: vec![group],
         commit_list: Some(vec![commit]),
+        knobs: vec![KnobValue {
+            knob: "commit",
+            value: 5,
+            fs_dev: Some("7:0".to_owned()),
+        }],
+        memory: Some(Memory::default()),
         ..DeviceLedger::default()
     };
     Run {
@@ -204,7 +212,13 @@ fn keys_of_trace_are_documented() {
     assert_eq!(value["schema"], json::SCHEMA);
     let found = keys_of(&value);
     // Guards against a sample that stopped to be full.
-    for key in ["file_hex", "commit_list", "still_dirty_missing", "signal"] {
+    for key in [
+        "file_hex",
+        "commit_list",
+        "still_dirty_missing",
+        "signal",
+        "dirty_bytes_max",
+    ] {
         assert!(found.contains(key), "{key}");
     }
     expect(json::SCHEMA, found);

@@ -14,18 +14,22 @@ pub struct Ages {
     pub max_us: u64,
     /// Sectors whose age is known.
     pub sectors: u64,
+    /// Sectors by the least age of their bucket, in microseconds.
+    pub buckets: Vec<(u64, u64)>,
 }
 
 /// From the programs' histogram (sectors per bucket of milliseconds).
 pub fn summarize(buckets: &[u64]) -> Option<Ages> {
     // Three digits span the 12.5 % width of the programs' buckets.
     let mut histogram = Histogram::<u64>::new(3).ok()?;
+    let mut by_age = Vec::new();
     for (bucket, sectors) in buckets.iter().enumerate() {
         if *sectors > 0 {
             let floor = age_bucket_floor_ms(bucket as u32) * 1000;
             let next = age_bucket_floor_ms(bucket as u32 + 1) * 1000;
             let middle = u64::midpoint(floor, next);
             histogram.record_n(middle, *sectors).ok()?;
+            by_age.push((floor, *sectors));
         }
     }
     (!histogram.is_empty()).then(|| Ages {
@@ -33,6 +37,7 @@ pub fn summarize(buckets: &[u64]) -> Option<Ages> {
         p99_us: histogram.value_at_quantile(0.99),
         max_us: histogram.max(),
         sectors: histogram.len(),
+        buckets: by_age,
     })
 }
 
@@ -49,6 +54,9 @@ mod tests {
         buckets[age_bucket(35_000) as usize] = 1;
         let ages = summarize(&buckets).unwrap();
         assert_eq!(ages.sectors, 100);
+        let sectors: Vec<u64> = ages.buckets.iter().map(|bucket| bucket.1).collect();
+        assert_eq!(sectors, [99, 1]);
+        assert!(ages.buckets[1].0 <= 35_000_000);
         assert!(
             (28_000_000..34_000_000).contains(&ages.median_us),
             "{ages:?}"

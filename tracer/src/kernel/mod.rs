@@ -12,6 +12,7 @@ pub mod journal;
 pub mod machine;
 pub mod mapped;
 pub mod mounts;
+pub mod pagecache;
 pub mod probe;
 pub mod processes;
 pub mod symbols;

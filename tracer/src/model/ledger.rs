@@ -111,6 +111,8 @@ pub struct AgeRow {
     pub max_us: u64,
     /// Sectors whose age is known.
     pub sectors: u64,
+    /// Sectors by age: the least age of each bucket in microseconds.
+    pub buckets: Vec<(u64, u64)>,
 }
 
 /// Flushes asked for, by path and trigger.
@@ -201,6 +203,42 @@ pub struct CommitRow {
     pub ordered_sectors: u64,
 }
 
+/// A knob of write-back and its value at the end of the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnobValue {
+    /// `vm.dirty_expire_centisecs` and its like, or `commit`.
+    pub knob: &'static str,
+    /// Its value, in the knob's own unit.
+    pub value: u64,
+    /// The filesystem (`major:minor`) that it is a mount option of.
+    pub fs_dev: Option<String>,
+}
+
+/// The machine's page cache over a run, from samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Memory {
+    /// Samples taken.
+    pub samples: u64,
+    /// Most that was dirty, in bytes.
+    pub dirty_bytes_max: u64,
+    /// Least that the flusher's threshold was, in bytes.
+    pub background_bytes_min: u64,
+    /// Least that the threshold was that writers are slowed at, in bytes.
+    pub threshold_bytes_min: u64,
+}
+
+impl Memory {
+    /// Takes another sample.
+    pub fn add(&mut self, dirty: u64, background: u64, threshold: u64) {
+        let first = self.samples == 0;
+        let least = |before: u64, now: u64| if first { now } else { before.min(now) };
+        self.dirty_bytes_max = self.dirty_bytes_max.max(dirty);
+        self.background_bytes_min = least(self.background_bytes_min, background);
+        self.threshold_bytes_min = least(self.threshold_bytes_min, threshold);
+        self.samples += 1;
+    }
+}
+
 /// The ledger of one device.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct DeviceLedger {
@@ -258,6 +296,10 @@ pub struct DeviceLedger {
     pub commits: Vec<CommitGroup>,
     /// Commits, one by one, where asked for.
     pub commit_list: Option<Vec<CommitRow>>,
+    /// Knobs of write-back in force.
+    pub knobs: Vec<KnobValue>,
+    /// The machine's page cache, where it can be read.
+    pub memory: Option<Memory>,
     /// What this device's filesystems keep from the tracer.
     pub notes: Vec<String>,
 }

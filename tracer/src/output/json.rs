@@ -4,8 +4,8 @@
 use super::escape;
 use crate::model::{
     ledger::{
-        AgeRow, By, CommitGroup, CommitRow, DeviceLedger, DirtierRow, FileRow, FlushRow, PathRow,
-        PathSectors, ProcessName, ProcessSectors, Run,
+        AgeRow, By, CommitGroup, CommitRow, DeviceLedger, DirtierRow, FileRow, FlushRow, KnobValue,
+        Memory, PathRow, PathSectors, ProcessName, ProcessSectors, Run,
     },
     path::Class,
 };
@@ -96,6 +96,8 @@ struct Device {
     age_us: Vec<Age>,
     flush_requests: Vec<Flush>,
     journal: Journal,
+    knobs: Vec<JsonKnob>,
+    memory: Option<JsonMemory>,
     notes: Vec<String>,
 }
 
@@ -172,6 +174,7 @@ struct Age {
     p99: u64,
     max: u64,
     sectors: u64,
+    buckets: Vec<(u64, u64)>,
 }
 
 #[derive(Serialize)]
@@ -179,6 +182,21 @@ struct Flush {
     path: &'static str,
     trigger: String,
     count: u64,
+}
+
+#[derive(Serialize)]
+struct JsonKnob {
+    knob: &'static str,
+    value: u64,
+    fs_dev: Option<String>,
+}
+
+#[derive(Serialize)]
+struct JsonMemory {
+    samples: u64,
+    dirty_bytes_max: u64,
+    background_bytes_min: u64,
+    threshold_bytes_min: u64,
 }
 
 #[derive(Serialize)]
@@ -335,6 +353,7 @@ impl From<&AgeRow> for Age {
             p99: row.p99_us,
             max: row.max_us,
             sectors: row.sectors,
+            buckets: row.buckets.clone(),
         }
     }
 }
@@ -345,6 +364,27 @@ impl From<&FlushRow> for Flush {
             path: row.path.name(),
             trigger: row.trigger.clone(),
             count: row.count,
+        }
+    }
+}
+
+impl From<&KnobValue> for JsonKnob {
+    fn from(knob: &KnobValue) -> Self {
+        Self {
+            knob: knob.knob,
+            value: knob.value,
+            fs_dev: knob.fs_dev.clone(),
+        }
+    }
+}
+
+impl From<&Memory> for JsonMemory {
+    fn from(memory: &Memory) -> Self {
+        Self {
+            samples: memory.samples,
+            dirty_bytes_max: memory.dirty_bytes_max,
+            background_bytes_min: memory.background_bytes_min,
+            threshold_bytes_min: memory.threshold_bytes_min,
         }
     }
 }
@@ -485,6 +525,8 @@ fn device(ledger: &DeviceLedger, options: Options) -> Device {
             commits: ledger.commits.iter().map(Into::into).collect(),
             commit_list: list.map(|rows| rows.iter().map(Into::into).collect()),
         },
+        knobs: ledger.knobs.iter().map(Into::into).collect(),
+        memory: ledger.memory.as_ref().map(Into::into),
         notes: ledger.notes.clone(),
     }
 }

@@ -11,10 +11,10 @@ use crate::{
         debugfs::error_bytes,
         flights::Span,
         mapped::{EdgeReading, PATIENT},
-        processes,
+        pagecache, processes,
     },
     model::{
-        ledger::{AgeRow, DeviceLedger, Lost, Run},
+        ledger::{AgeRow, DeviceLedger, KnobValue, Lost, Memory, Run},
         path::Path,
     },
 };
@@ -39,6 +39,9 @@ impl Session {
     pub fn interval(&mut self, filter: &Filter) -> Result<Run, SessionError> {
         let run = self.close(filter, false)?;
         self.accounts.next_interval();
+        self.memory = Memory::default();
+        self.knobs = pagecache::knobs();
+        self.sample_memory();
         self.began = EdgeReading::same(&self.last);
         Ok(run)
     }
@@ -57,6 +60,7 @@ impl Session {
         self.read_ring();
         let reading = self.probe.edges.turn(&self.disks, PATIENT);
         let blurred = reading.blurred_by.max(self.began.blurred_by);
+        self.sample_memory();
         self.take(reading)?;
         let unseen = self.take_unseen(last)?;
         self.read_ring();
@@ -96,6 +100,7 @@ impl Session {
             self.still_dirty(&mut ledger, disk.dev, duration_s);
             ledger.ages = self.ages(index as u32)?;
             ledger.notes = self.notes(index as u16);
+            self.tuning(&mut ledger, index as u16);
             devices.push(ledger);
         }
         Ok(Run {
@@ -215,10 +220,45 @@ impl Session {
                     p99_us: found.p99_us,
                     max_us: found.max_us,
                     sectors: found.sectors,
+                    buckets: found.buckets,
                 });
             }
         }
         Ok(rows)
+    }
+
+    /// Knobs in force, and how near the page cache came to their thresholds.
+    fn tuning(&self, ledger: &mut DeviceLedger, disk: u16) {
+        let of_vm = pagecache::knobs();
+        for ((knob, value), (_, before)) in of_vm.iter().zip(&self.knobs) {
+            if value != before {
+                let note = format!("{knob} was {before} at the start and {value} at the end");
+                ledger.notes.push(note);
+            }
+        }
+        ledger.knobs = of_vm
+            .into_iter()
+            .map(|(knob, value)| KnobValue {
+                knob,
+                value,
+                fs_dev: None,
+            })
+            .collect();
+        let mut mounts: Vec<KnobValue> = self
+            .devices
+            .iter()
+            .filter(|(_, device)| device.disk == disk)
+            .filter_map(|(dev, device)| {
+                Some(KnobValue {
+                    knob: "commit",
+                    value: device.commit_s?.into(),
+                    fs_dev: Some(DevNumber::from_kernel(*dev).to_string()),
+                })
+            })
+            .collect();
+        mounts.sort_by(|a, b| a.fs_dev.cmp(&b.fs_dev));
+        ledger.knobs.extend(mounts);
+        ledger.memory = (self.memory.samples > 0).then_some(self.memory);
     }
 
     /// What cannot be known of this disk's filesystems.

@@ -21,12 +21,14 @@ use crate::{
         facts::KernelFacts,
         journal,
         mapped::{EdgeReading, HASTY, PATIENT},
+        pagecache,
         probe::{self, Attached, Probe, ProbeError, monotonic_ns},
         processes,
         symbols::Symbols,
         tracefs::Tracefs,
     },
     model::{
+        ledger::Memory,
         record::{Commit, FastCommit, Record, Waker, WakerKind},
         trigger::CommitTrigger,
     },
@@ -78,6 +80,9 @@ pub struct Session {
     started_at: u64,
     started_ns: u64,
     tick_ns: u64,
+    /// Knobs of write-back when the run, or this interval, began.
+    knobs: Vec<(&'static str, u64)>,
+    memory: Memory,
 }
 
 impl Session {
@@ -99,7 +104,7 @@ impl Session {
         probe.attach(plan::make(&facts))?;
         let began = probe.edges.turn(&disks, PATIENT);
         let last = EdgeReading::same(&began);
-        Ok(Self {
+        let mut session = Self {
             symbols: Symbols::read(commits::FUNCTIONS),
             probe,
             facts,
@@ -118,7 +123,11 @@ impl Session {
                 .unwrap_or_default(),
             started_ns: monotonic_ns(),
             tick_ns: 1_000_000_000 / processes::tick_hz().max(1),
-        })
+            knobs: pagecache::knobs(),
+            memory: Memory::default(),
+        };
+        session.sample_memory();
+        Ok(session)
     }
 
     /// Every hook and how it is attached.
@@ -207,6 +216,7 @@ impl Session {
     /// called about twice a second. Says whether a device is still there.
     pub fn tick(&mut self) -> Result<bool, SessionError> {
         self.read_ring();
+        self.sample_memory();
         let reading = self.probe.edges.turn(&self.disks, HASTY);
         self.take(reading)?;
         devices::refresh(&mut self.probe, &self.disks, &mut self.devices)?;
@@ -217,6 +227,13 @@ impl Session {
         }
         names::refresh(&self.probe, &mut self.names)?;
         Ok(!self.vanished)
+    }
+
+    /// Where /proc/vmstat cannot be read, the ledger says that it was not.
+    fn sample_memory(&mut self) {
+        if let Ok(now) = pagecache::sample() {
+            self.memory.add(now.dirty, now.background, now.threshold);
+        }
     }
 
     /// Books what came before an edge. A device that has vanished keeps its
