@@ -2,7 +2,7 @@
 //!
 //! Three kinds of code are kept apart: pure (`model`, `decode`, `attribute`,
 //! `layout`, `plan`, `profile`, `recording`, `output`), the kernel's edge
-//! (`kernel`, `bed`, `workload`), and the command line (`cli`). Only `session`
+//! (`kernel`, `bed`, `tune`, `workload`), and the command line (`cli`). Only `session`
 //! joins the first two; a test checks it.
 
 pub mod attribute;
@@ -17,4 +17,5 @@ pub mod plan;
 pub mod profile;
 pub mod recording;
 pub mod session;
+pub mod tune;
 pub mod workload;

@@ -2,6 +2,7 @@
 
 mod command;
 mod doctor;
+mod guard;
 mod stop;
 mod trace;
 pub mod workload;
@@ -23,6 +24,9 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Print the ledger: every sector by path, trigger, file and process.
     Trace(Box<trace::TraceArgs>),
+    /// Put back what a tuning run has set, when it dies.
+    #[command(name = crate::tune::GUARD_COMMAND, hide = true)]
+    TuningGuard,
     /// Write in a defined way and account for it.
     Workload(workload::WorkloadArgs),
 }
@@ -37,6 +41,8 @@ pub mod status {
     pub const UNABLE: u8 = 3;
     /// The books do not close.
     pub const OPEN_BOOKS: u8 = 4;
+    /// A profile was not applied, or not put back.
+    pub const NOT_APPLIED: u8 = 5;
 }
 
 /// Runs what was typed.
@@ -45,6 +51,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Doctor(args) => doctor::run(args, &mut out),
         Command::Trace(args) => trace::run(&args, &mut out),
+        Command::TuningGuard => Ok(guard::run()),
         Command::Workload(args) => workload::run(args, &mut out),
     }
 }

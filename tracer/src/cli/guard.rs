@@ -1,0 +1,32 @@
+//! The hidden command that the guard of a tuning run is.
+
+use super::status;
+use crate::{
+    output::escape,
+    tune::{self, Watched},
+};
+use std::process::ExitCode;
+
+/// Watches, and puts back if the run dies. What it did then is said on
+/// standard error, for nobody else can.
+pub fn run() -> ExitCode {
+    let say = |text: &str| eprintln!("writepath: {}", escape::terminal(text.as_bytes()));
+    match tune::watch() {
+        Ok(Watched::Goodbye) => ExitCode::SUCCESS,
+        Ok(Watched::Died(report)) => {
+            if !report.is_empty() {
+                say("the run died; its guard did what was left:");
+                report.lines().iter().for_each(|line| say(line));
+            }
+            if report.is_clean() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::from(status::NOT_APPLIED)
+            }
+        }
+        Err(error) => {
+            say(&format!("the guard of a tuning run: {error}"));
+            ExitCode::from(status::NOT_APPLIED)
+        }
+    }
+}
