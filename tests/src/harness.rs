@@ -38,6 +38,9 @@ pub enum Tier {
 /// Tests of [`Tier::GuestQuick`].
 const GUEST_QUICK: &[&str] = &[
     "harness::bed_is_quiet",
+    "ledger::hooks",
+    "ledger::direct",
+    "ledger::direct_without_symbols",
     "ledger::buffered",
     "ledger::appended",
     "ledger::overwritten",

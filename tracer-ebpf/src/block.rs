@@ -96,20 +96,23 @@ pub fn in_ledger(kind: u8) -> bool {
 }
 
 /// Takes kind and flags through a map: the verifier knew them as constants,
-/// one way through the program for each.
+/// one way through the program for each. To be done before anything else is
+/// read: values that live across it make those ways differ for good.
 #[inline(always)]
-fn launder(kind: u8, flags: u32) -> Option<&'static mut Scratch> {
-    let scratch = scratch(scratch::QUEUE)?;
+fn launder(scratch: &mut Scratch, kind: u8, flags: u32) {
     scratch.op = u32::from(kind);
     scratch.flags = flags;
-    Some(scratch)
 }
 
 /// (struct bio *).
 #[raw_tracepoint]
 pub fn raw_bio_queue(ctx: RawTracePointContext) -> i32 {
     let address = ctx.arg::<u64>(0);
-    let head = Head::read(address);
+    let Some(scratch) = scratch(scratch::QUEUE) else {
+        return 0;
+    };
+    let head = &mut scratch.head;
+    head.read(address);
     let opf = head.get(address, btf::BIO_OPF) as u32;
     let kind = kind_of(opf);
     if !in_ledger(kind) {
@@ -120,19 +123,17 @@ pub fn raw_bio_queue(ctx: RawTracePointContext) -> i32 {
     let Some((dev, info)) = device_of(OF_BIO, bdev, dev_of) else {
         return 0;
     };
-    let Some(scratch) = launder(kind, flags_of(opf)) else {
-        return 0;
-    };
+    launder(scratch, kind, flags_of(opf));
     queued(
         &Bio {
             dev,
             info,
-            sector: head.get(address, btf::BIO_SECTOR),
-            sectors: (head.get(address, btf::BIO_SIZE) >> 9) as u32,
+            sector: scratch.head.get(address, btf::BIO_SECTOR),
+            sectors: (scratch.head.get(address, btf::BIO_SIZE) >> 9) as u32,
             op: scratch.op as u8,
             flags: scratch.flags,
             address,
-            direct: direct_inode(&head, address),
+            direct: direct_inode(&scratch.head, address),
         },
         scratch,
     );
@@ -161,9 +162,10 @@ pub fn tp_bio_queue(ctx: TracePointContext) -> u32 {
     if !in_ledger(kind) {
         return 0;
     }
-    let Some(scratch) = launder(kind, flags) else {
+    let Some(scratch) = scratch(scratch::QUEUE) else {
         return 0;
     };
+    launder(scratch, kind, flags);
     queued(
         &Bio {
             dev,

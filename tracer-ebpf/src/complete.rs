@@ -4,7 +4,7 @@ use crate::{
     block::{in_ledger, kind_of, parse_text},
     classify::{Bio, flag},
     flights::{SLOTS, claim, find, keep},
-    globals::{Head, cfg_get, get, tp},
+    globals::{cfg_get, get, tp},
     maps::{
         CONTROL, EDGES, OF_REQUEST, ROWS, add, control_value, device, device_of, lose, scratch,
     },
@@ -330,7 +330,11 @@ fn dev_of_queue(queue: u64) -> u32 {
 #[raw_tracepoint]
 pub fn raw_rq_complete(ctx: RawTracePointContext) -> i32 {
     let request = ctx.arg::<u64>(0);
-    let head = Head::read(request);
+    let Some(scratch) = scratch(scratch::COMPLETE) else {
+        return 0;
+    };
+    let head = &mut scratch.head;
+    head.read(request);
     let kind = kind_of(head.get(request, btf::RQ_FLAGS) as u32);
     if !in_ledger(kind) && kind != op::DISCARD && kind != op::FLUSH {
         return 0;

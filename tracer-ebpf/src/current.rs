@@ -10,6 +10,7 @@ use aya_ebpf::{
         bpf_get_current_cgroup_id, bpf_get_current_comm, bpf_get_current_pid_tgid, generated,
     },
 };
+use core::ffi::c_void;
 use tracer_common::{
     CALL_FIEMAP, CALL_FREEZE, CALL_IO_URING, CALL_NONE, CALL_THAW, Process, RowKey, btf, loss,
 };
@@ -222,13 +223,21 @@ pub fn note_process() {
     if PROCESSES.get_ptr(&id).is_some() {
         return;
     }
-    let process = Process {
-        comm: bpf_get_current_comm().unwrap_or_default(),
+    let mut process = Process {
+        comm: [0; 16],
         // SAFETY: the helper has no preconditions.
         cgroup: unsafe { bpf_get_current_cgroup_id() },
         marked: u32::from(MARKED.get_ptr(&id).is_some()),
         main: u32::from(tid() == id),
     };
+    // SAFETY: writable for its size. aya's wrapper would hold two more copies
+    // on a stack that callers and callees share.
+    unsafe {
+        generated::bpf_get_current_comm(
+            (&raw mut process.comm).cast::<c_void>(),
+            size_of_val(&process.comm) as u32,
+        );
+    }
     if PROCESSES.insert(&id, &process, 0).is_err() {
         lose(loss::PROCESS);
     }

@@ -69,14 +69,24 @@ fn read_sized(address: u64, size: u16) -> u64 {
 /// Bytes copied at once of a structure whose members are asked for together.
 pub const HEAD: usize = 128;
 
-/// The beginning of a structure, copied once.
+/// The beginning of a structure, copied once. It lies in a map: on the stack
+/// it would take more than older kernels leave to a program and its callees.
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct Head([u64; HEAD / 8]);
 
 impl Head {
-    /// Copies it.
+    /// Copies it; zeroes when the address is bad.
     #[inline(always)]
-    pub fn read(address: u64) -> Self {
-        Self(read_kernel(address))
+    pub fn read(&mut self, address: u64) {
+        // SAFETY: writable for its size; the helper checks the source.
+        unsafe {
+            generated::bpf_probe_read_kernel(
+                (&raw mut self.0).cast::<c_void>(),
+                HEAD as u32,
+                address as *const c_void,
+            );
+        }
     }
 
     /// A member; one beyond the copy is fetched from `address`.

@@ -1,5 +1,6 @@
 //! The maps: what the programs keep, and what userspace reads.
 
+use crate::globals::Head;
 use aya_ebpf::{
     bindings::{BPF_F_MMAPABLE, BPF_F_NO_PREALLOC},
     macros::map,
@@ -197,6 +198,7 @@ pub struct Scratch {
     pub flight: Flight,
     pub op: u32,
     pub flags: u32,
+    pub head: Head,
 }
 
 /// One for each program that uses it: none of them is interrupted by itself.

@@ -7,6 +7,7 @@ mod buffered;
 mod device;
 mod edges;
 mod forced;
+mod hooks;
 mod journal;
 mod queue;
 mod sync;
@@ -16,6 +17,7 @@ use crate::harness::Test;
 /// All of them; every one needs a tracer.
 pub fn tests() -> Vec<Test> {
     let groups = [
+        hooks::tests(),
         buffered::tests(),
         forced::tests(),
         sync::tests(),

@@ -5,6 +5,7 @@ use anyhow::Result;
 
 use crate::bed::{Bed, Spec};
 use crate::harness::{Test, has_uring, scaled};
+use crate::knob::Knob;
 use crate::tracer::traced;
 use crate::writers::{
     self, BLOCK, BLOCK_SECTORS, Queue, Random, Step, SyncCall, Writer, append_sectors, filled,
@@ -15,6 +16,7 @@ pub fn tests() -> Vec<Test> {
     vec![
         Test::new("ledger::mmap_and_msync", mmap).guest(),
         Test::new("ledger::direct", direct).guest(),
+        Test::new("ledger::direct_without_symbols", direct_without_symbols).guest(),
         Test::new("ledger::direct_append", direct_append).guest(),
         Test::new("ledger::overlapping_direct_4k", || overlapping(1)).guest(),
         Test::new("ledger::overlapping_direct_mixed", || overlapping(8)).guest(),
@@ -88,6 +90,13 @@ fn direct() -> Result<()> {
     );
     check.dirtier_by(&writer, "direct", sectors);
     check.done()
+}
+
+/// The same where the kernel hides the addresses of its functions, so that no
+/// bio tells that it is direct I/O and other hooks have to.
+fn direct_without_symbols() -> Result<()> {
+    let _hidden = Knob::set("/proc/sys/kernel/kptr_restrict", "2")?;
+    direct()
 }
 
 /// `O_DIRECT` that allocates, with an odd tail that must be aligned by us.

@@ -86,7 +86,7 @@ fn diagnose() -> Diagnosis {
         if privileges().is_ok() {
             (hooks, tried) = attach(facts, steps, &mut checks);
         } else if visible {
-            hooks = steps.iter().map(planned).collect();
+            hooks = planned(&steps);
         }
     }
     Diagnosis {
@@ -101,7 +101,7 @@ fn diagnose() -> Diagnosis {
 /// Loads the programs and attaches them, with no device to count for. Says
 /// how each hook is attached and that this was tried; else what was planned.
 fn attach(facts: &KernelFacts, steps: Vec<Step>, checks: &mut Vec<Check>) -> (Vec<HookLine>, bool) {
-    let planned: Vec<HookLine> = steps.iter().map(planned).collect();
+    let planned = planned(&steps);
     let result = Probe::load(facts).and_then(|mut probe| {
         let attached = probe.attach(steps);
         let lines: Vec<HookLine> = probe.hooks.iter().map(line).collect();
@@ -145,8 +145,13 @@ fn line(attached: &Attached) -> HookLine {
     hook(&attached.step, attached.by, &attached.failures)
 }
 
-fn planned(step: &Step) -> HookLine {
-    hook(step, step.candidates.first().copied(), &step.passed_over)
+/// What would be attached if the kernel took every program.
+fn planned(steps: &[Step]) -> Vec<HookLine> {
+    steps
+        .iter()
+        .filter(|step| step.unless.is_none())
+        .map(|step| hook(step, step.candidates.first().copied(), &step.passed_over))
+        .collect()
 }
 
 fn user() -> Check {

@@ -149,6 +149,9 @@ impl Probe {
     /// Attaches what the plan says, best alternative first.
     pub fn attach(&mut self, plan: Vec<Step>) -> Result<(), ProbeError> {
         for step in plan {
+            if step.unless.is_some_and(|name| loads(&mut self.ebpf, name)) {
+                continue;
+            }
             let mut failures = step.passed_over.clone();
             let mut by = None;
             for candidate in &step.candidates {
@@ -325,6 +328,17 @@ impl Probe {
         }
         Ok(sums)
     }
+}
+
+/// Whether the kernel takes a raw tracepoint's program.
+fn loads(ebpf: &mut Ebpf, name: &str) -> bool {
+    let Some(program) = ebpf.program_mut(name) else {
+        return false;
+    };
+    let Ok(program) = <&mut RawTracePoint>::try_from(program) else {
+        return false;
+    };
+    program.fd().is_ok() || program.load().is_ok()
 }
 
 fn attach(ebpf: &mut Ebpf, candidate: &Candidate) -> Result<(), ProgramError> {

@@ -69,7 +69,8 @@ pub struct Hook {
     pub ext4: bool,
     /// Not needed where this event exists.
     pub unless: Option<&'static str>,
-    /// Not needed where a bio of direct I/O tells its file by itself.
+    /// Not needed where a bio of direct I/O tells its file by itself, to a
+    /// program that sees the bio ([`SEES_BIOS`]).
     pub for_direct: bool,
     /// Which answer suffers without it, and how.
     pub answer: Answer,
@@ -139,6 +140,9 @@ const fn core(
         candidates,
     }
 }
+
+/// The program that sees the kernel's bio, by which direct I/O tells its file.
+pub const SEES_BIOS: &str = "raw_bio_queue";
 
 const INODE: &[usize] = &[b::INODE_INO, b::INODE_SB, b::SB_DEV];
 
@@ -511,7 +515,7 @@ pub const HOOKS: &[Hook] = &[
         lost: "everything",
         candidates: &[
             raw(
-                "raw_bio_queue",
+                SEES_BIOS,
                 &["block/block_bio_queue"],
                 &[
                     b::BIO_OPF,

@@ -6,7 +6,7 @@
 
 mod hooks;
 
-pub use hooks::{Answer, Candidate, HOOKS, Hook, Kind};
+pub use hooks::{Answer, Candidate, HOOKS, Hook, Kind, SEES_BIOS};
 
 /// What a plan is made from.
 pub trait Facts {
@@ -31,16 +31,27 @@ pub struct Step {
     pub candidates: Vec<&'static Candidate>,
     /// Why better alternatives were passed over.
     pub passed_over: Vec<String>,
+    /// Not needed where the kernel takes this program.
+    pub unless: Option<&'static str>,
 }
 
 /// All hooks, in order of attachment.
 pub fn make(facts: &dyn Facts) -> Vec<Step> {
-    HOOKS
+    let mut steps: Vec<Step> = HOOKS
         .iter()
         .filter(|hook| !hook.unless.is_some_and(|event| facts.has_event(event)))
-        .filter(|hook| !(hook.for_direct && facts.direct_is_told()))
         .map(|hook| step(hook, facts))
-        .collect()
+        .collect();
+    let sees_bios = steps
+        .iter()
+        .flat_map(|step| &step.candidates)
+        .any(|candidate| candidate.program == SEES_BIOS);
+    if sees_bios && facts.direct_is_told() {
+        for step in &mut steps {
+            step.unless = step.hook.for_direct.then_some(SEES_BIOS);
+        }
+    }
+    steps
 }
 
 fn step(hook: &'static Hook, facts: &dyn Facts) -> Step {
@@ -56,6 +67,7 @@ fn step(hook: &'static Hook, facts: &dyn Facts) -> Step {
         hook,
         candidates,
         passed_over,
+        unless: None,
     }
 }
 
