@@ -41,9 +41,10 @@ pub struct Cause {
 
 /// Decides why a commit happened.
 ///
-/// `functions` are the interesting functions on the waker's stack, and
-/// `too_old` tells that the transaction had reached the commit interval.
-pub fn cause(commit: &Commit, functions: &[&str], too_old: bool) -> Cause {
+/// `functions` are the interesting functions on the waker's stack, `too_old`
+/// tells that the transaction had reached the commit interval, and `full_at`
+/// is the least size, in blocks, of a transaction that was too large.
+pub fn cause(commit: &Commit, functions: &[&str], too_old: bool, full_at: Option<u32>) -> Cause {
     if let Some(waker) = &commit.waker {
         let trigger = by_stack(waker, functions)
             .unwrap_or_else(|| by_kind(waker, functions.is_empty(), too_old));
@@ -71,10 +72,21 @@ pub fn cause(commit: &Commit, functions: &[&str], too_old: bool) -> Cause {
         CommitTrigger::Timer
     } else if commit.syncing > 0 {
         CommitTrigger::Fsync
+    } else if full_at.is_some_and(|blocks| commit.blocks >= blocks) {
+        CommitTrigger::Space
     } else {
         CommitTrigger::Unknown
     };
     Cause { trigger, by: None }
+}
+
+/// Whether these functions show that the waker found the transaction too
+/// large, rather than the log.
+pub fn too_large(functions: &[&str]) -> bool {
+    functions.contains(&"start_this_handle")
+        && !functions
+            .iter()
+            .any(|name| name.ends_with("log_wait_for_space"))
 }
 
 fn by_stack(waker: &Waker, functions: &[&str]) -> Option<CommitTrigger> {
@@ -226,7 +238,7 @@ mod tests {
             ),
         ];
         for (functions, kind, call, expected) in cases {
-            let cause = cause(&commit(Some(waker(kind, call))), functions, false);
+            let cause = cause(&commit(Some(waker(kind, call))), functions, false, None);
             assert_eq!(cause.trigger, expected, "{functions:?}");
         }
     }
@@ -234,7 +246,7 @@ mod tests {
     #[test]
     fn the_timer_never_blames_whom_it_interrupted() {
         let commit = commit(Some(waker(WakerKind::Fsync, "fsync")));
-        let cause = cause(&commit, &["commit_timeout", "ext4_sync_file"], true);
+        let cause = cause(&commit, &["commit_timeout", "ext4_sync_file"], true, None);
         assert_eq!(cause.trigger, CommitTrigger::Timer);
         assert_eq!(cause.by, None);
     }
@@ -243,14 +255,23 @@ mod tests {
     fn a_busy_thread_serves_who_waits() {
         let mut commit = commit(None);
         commit.waiting = Some(waker(WakerKind::Fsync, "fsync"));
-        let fsync = cause(&commit, &[], true);
+        let fsync = cause(&commit, &[], true, None);
         assert_eq!(fsync.trigger, CommitTrigger::Fsync);
         assert_eq!(fsync.by.unwrap().tgid, 10);
         commit.waiting = None;
         commit.sync_fs = Some(waker(WakerKind::SyncFs, "sync"));
-        assert_eq!(cause(&commit, &[], true).trigger, CommitTrigger::Sync);
+        assert_eq!(cause(&commit, &[], true, None).trigger, CommitTrigger::Sync);
         commit.sync_fs = None;
-        assert_eq!(cause(&commit, &[], true).trigger, CommitTrigger::Timer);
-        assert_eq!(cause(&commit, &[], false).trigger, CommitTrigger::Unknown);
+        assert_eq!(
+            cause(&commit, &[], true, None).trigger,
+            CommitTrigger::Timer
+        );
+        assert_eq!(
+            cause(&commit, &[], false, None).trigger,
+            CommitTrigger::Unknown
+        );
+        let full = |blocks| cause(&commit, &[], false, Some(blocks)).trigger;
+        assert_eq!(full(commit.blocks), CommitTrigger::Space);
+        assert_eq!(full(commit.blocks + 1), CommitTrigger::Unknown);
     }
 }

@@ -74,6 +74,9 @@ pub struct Session {
     accounts: Accounts,
     names: Names,
     undecoded: u64,
+    /// Least size of a transaction that was too large, in blocks, by
+    /// filesystem.
+    full_at: HashMap<u32, u32>,
     began: EdgeReading,
     last: EdgeReading,
     vanished: bool,
@@ -114,6 +117,7 @@ impl Session {
             accounts: Accounts::default(),
             names: Names::default(),
             undecoded: 0,
+            full_at: HashMap::new(),
             began,
             last,
             vanished: false,
@@ -182,7 +186,12 @@ impl Session {
         // The kernel's timer fires within a tick of the interval.
         let age_ns = commit.running_ticks * self.tick_ns;
         let too_old = age_ns + self.tick_ns >= u64::from(interval_s) * 1_000_000_000;
-        let cause = commits::cause(&commit, &functions, too_old);
+        let full_at = self.full_at.get(&commit.dev).copied();
+        let cause = commits::cause(&commit, &functions, too_old, full_at);
+        if cause.trigger == CommitTrigger::Space && commits::too_large(&functions) {
+            let blocks = full_at.map_or(commit.blocks, |least| least.min(commit.blocks));
+            self.full_at.insert(commit.dev, blocks);
+        }
         self.accounts.take_commit(commit, cause);
     }
 
