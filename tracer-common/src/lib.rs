@@ -8,6 +8,7 @@
 mod fields;
 mod records;
 mod rows;
+mod writes;
 
 pub use fields::{BTF_MEMBERS, Config, FIELDS, Field, btf, tp};
 pub use records::{
@@ -18,6 +19,8 @@ pub use rows::{
     AGE_BUCKETS, Dirtied, Edge, Flight, FlightKey, InodeKey, Process, RowKey, RowValue, Seat,
     age_bucket, age_bucket_floor_ms, control, job, loss, op, path, trig,
 };
+
+pub use writes::{WriteRecord, kept};
 
 /// Changes with every change of a type in this crate; checked after load.
 pub const ABI_VERSION: u32 = 1;

@@ -49,6 +49,8 @@ mod page;
 mod sched;
 #[cfg(target_arch = "bpf")]
 mod writeback;
+#[cfg(target_arch = "bpf")]
+mod writes;
 
 /// The helpers that read kernel memory and stacks are for GPL programs.
 #[cfg(target_arch = "bpf")]

@@ -125,11 +125,12 @@ fn every_field_is_found_where_its_event_is() {
 fn each_kernel_gets_its_best_alternatives() {
     let mut table = String::new();
     let fixtures = fixtures();
-    for hook in plan::HOOKS {
+    for hook in plan::HOOKS.iter().chain(plan::WRITES) {
         writeln!(table, "{}", hook.name).unwrap();
         let mut chosen: Vec<(String, Vec<&str>)> = Vec::new();
         for (kernel, fixture) in &fixtures {
-            let steps = plan::make(fixture);
+            let mut steps = plan::make(fixture);
+            steps.extend(plan::writes(fixture));
             let step = steps.iter().find(|step| step.hook.name == hook.name);
             let what = match step {
                 None => "not needed".to_owned(),
@@ -208,7 +209,8 @@ fn without_types_only_plain_tracepoints_take_arguments() {
 
 #[test]
 fn fixtures_hold_the_events_of_the_plan_and_no_others() {
-    let hooks = plan::HOOKS.iter().flat_map(|hook| hook.candidates);
+    let hooks = plan::HOOKS.iter().chain(plan::WRITES);
+    let hooks = hooks.flat_map(|hook| hook.candidates);
     let events = hooks.flat_map(|candidate| candidate.events.iter().copied());
     let used: BTreeSet<&str> = events
         .chain(FIELDS.iter().map(|(event, _)| *event))

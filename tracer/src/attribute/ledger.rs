@@ -7,7 +7,7 @@ use crate::model::{
     record::{Commit, FastCommit},
     trigger::CommitTrigger,
 };
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use tracer_common::{CALL_NONE, RowKey, RowValue, trig};
 
 /// Why a path ran, as a value that rows can be grouped by.
@@ -217,6 +217,19 @@ impl Accounts {
         own.copied().min_by_key(|(_, tid)| *tid)
     }
 
+    /// Sectors so far by disk and path, those of commits that go on too.
+    pub fn by_path(&self) -> BTreeMap<(u16, Path), u64> {
+        let waiting = self.waiting.values().flatten();
+        let waiting = waiting.map(|(row, counts)| (row, counts));
+        let mut sums = BTreeMap::new();
+        for (row, counts) in self.rows.iter().chain(waiting) {
+            if row.op.in_ledger() && counts.sectors > 0 {
+                *sums.entry((row.disk, row.path)).or_default() += counts.sectors;
+            }
+        }
+        sums
+    }
+
     /// Begins another interval: what is waiting goes on.
     pub fn next_interval(&mut self) {
         self.rows.clear();
@@ -319,6 +332,8 @@ mod tests {
         accounts.take_commit(one, cause);
         accounts.settle(false);
         assert_eq!(accounts.rows.len(), 1);
+        let journal = accounts.by_path()[&(0, Path::Journal)];
+        assert_eq!(journal, 24, "also of the commit that goes on");
         let row = accounts.rows.keys().next().unwrap();
         assert_eq!(row.trigger, Trigger::Commit(CommitTrigger::Timer));
         accounts.take_rows([(key(1), value(4))]);

@@ -76,6 +76,11 @@ impl Names {
         }
     }
 
+    /// Every file, by its number.
+    pub fn files(&self) -> impl Iterator<Item = (u32, &File)> {
+        self.files.iter().map(|(number, file)| (*number, file))
+    }
+
     /// A file by its number.
     pub fn file(&self, number: u32) -> Option<&File> {
         self.files.get(&number)

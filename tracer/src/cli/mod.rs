@@ -3,8 +3,13 @@
 mod command;
 mod doctor;
 mod guard;
+mod record;
+mod report;
+mod run;
 mod stop;
 mod trace;
+mod typed;
+mod verdict;
 pub mod workload;
 
 use clap::{Parser, Subcommand};
@@ -27,6 +32,10 @@ enum Command {
     /// Put back what a tuning run has set, when it dies.
     #[command(name = crate::tune::GUARD_COMMAND, hide = true)]
     TuningGuard,
+    /// Keep a traced run in a file.
+    Record(Box<record::RecordArgs>),
+    /// Say what is in recordings.
+    Report(report::ReportArgs),
     /// Write in a defined way and account for it.
     Workload(workload::WorkloadArgs),
 }
@@ -52,6 +61,8 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Doctor(args) => doctor::run(args, &mut out),
         Command::Trace(args) => trace::run(&args, &mut out),
         Command::TuningGuard => Ok(guard::run()),
+        Command::Record(args) => record::run(&args),
+        Command::Report(args) => report::run(&args, &mut out),
         Command::Workload(args) => workload::run(args, &mut out),
     }
 }

@@ -57,6 +57,24 @@ impl Dirty {
         let text = fs::read_to_string(path)?;
         parse(&text).ok_or_else(|| std::io::Error::other("bdi stats in an unknown form"))
     }
+
+    /// Inodes of the device `major:minor` that are dirty; none where the
+    /// kernel does not count them.
+    pub fn inodes(&self, major: u32, minor: u32) -> Option<u64> {
+        let path = self.root.join(format!("bdi/{major}:{minor}/stats"));
+        parse_inodes(&fs::read_to_string(path).ok()?)
+    }
+}
+
+/// Inodes that wait to be written, by their lists: dirty, in a round, back
+/// for another round, and with nothing but a time that changed.
+fn parse_inodes(text: &str) -> Option<u64> {
+    let count = |key: &str| {
+        let line = text.lines().find(|line| line.starts_with(key))?;
+        line.split_whitespace().nth(1)?.parse::<u64>().ok()
+    };
+    let lists = ["b_dirty:", "b_io:", "b_more_io:", "b_dirty_time:"];
+    lists.into_iter().map(count).sum()
 }
 
 /// How far the counters may be off, in bytes: each CPU keeps up to a batch of
@@ -92,5 +110,8 @@ mod tests {
         };
         assert_eq!(parse(text), Some(bytes));
         assert_eq!(parse("BdiWriteback: x kB"), None);
+        let lists = "b_dirty:  3\nb_io:  1\nb_more_io: 0\nb_dirty_time: 2\nbdi_list: 1\n";
+        assert_eq!(parse_inodes(lists), Some(6));
+        assert_eq!(parse_inodes(text), None);
     }
 }

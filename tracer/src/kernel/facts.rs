@@ -41,6 +41,7 @@ impl KernelFacts {
         let events = FIELDS.iter().map(|(event, _)| *event).chain(extra).chain(
             crate::plan::HOOKS
                 .iter()
+                .chain(crate::plan::WRITES)
                 .flat_map(|hook| hook.candidates)
                 .flat_map(|candidate| candidate.events.iter().copied()),
         );
@@ -121,6 +122,7 @@ impl KernelFacts {
             && btf.enumerator("BPF_FUNC_get_current_task_btf").is_some()
             && member(b::TASK_FLAGS)
             && (member(b::REGS_CALL) || member(b::REGS_CALL_ARM64));
+        self.config.head_bit = btf.enumerator("PG_head").unwrap_or(0) as u8;
         self.config.loop_callable = u8::from(btf.enumerator("BPF_FUNC_loop").is_some());
         self.config.call_readable = u32::from(self.call_readable);
         for (event, arguments) in &mut self.arguments {

@@ -15,6 +15,16 @@ pub fn architecture() -> String {
     uname.machine().to_string_lossy().into_owned()
 }
 
+/// Memory of the machine.
+pub fn memory_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
 /// Effective user id.
 pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()

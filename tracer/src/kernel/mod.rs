@@ -5,6 +5,7 @@
 pub mod block;
 pub mod debugfs;
 pub mod exchange;
+pub mod ext4;
 pub mod facts;
 pub mod flights;
 pub mod handles;
@@ -17,3 +18,4 @@ pub mod probe;
 pub mod processes;
 pub mod symbols;
 pub mod tracefs;
+pub mod writes;

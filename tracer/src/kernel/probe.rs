@@ -52,7 +52,7 @@ pub struct Attached {
 
 /// The programs, loaded and attached. Dropped, they are gone.
 pub struct Probe {
-    ebpf: Ebpf,
+    pub(super) ebpf: Ebpf,
     /// The edges of the ledger.
     pub edges: Edges,
     /// Every hook.
@@ -60,6 +60,8 @@ pub struct Probe {
     /// Bios in flight.
     pub(super) seats: Seats,
     ring: RingBuf<MapData>,
+    /// Records of every write, where they are asked for.
+    pub(super) writes: Option<RingBuf<MapData>>,
     cpus: usize,
 }
 
@@ -98,8 +100,17 @@ fn short(error: &(dyn std::error::Error + 'static)) -> String {
 impl Probe {
     /// Loads the object; attaches nothing yet.
     pub fn load(facts: &KernelFacts) -> Result<Self, ProbeError> {
+        Self::load_for(facts, false)
+    }
+
+    /// Loads the object, with room for every write where `writes` asks for it.
+    pub fn load_for(facts: &KernelFacts, writes: bool) -> Result<Self, ProbeError> {
         let load = |error: &(dyn std::error::Error + 'static)| ProbeError::Load(short(error));
-        let mut ebpf = EbpfLoader::new()
+        let mut loader = EbpfLoader::new();
+        if !writes {
+            loader.map_max_entries("WRITES", rustix::param::page_size() as u32);
+        }
+        let mut ebpf = loader
             .btf(None)
             .override_global("CONFIG", facts.config(), true)
             .load(OBJECT)
@@ -111,6 +122,9 @@ impl Probe {
             })
         };
         let ring = RingBuf::try_from(take(&mut ebpf, "RING")?).map_err(map_error("RING"))?;
+        let writes = writes
+            .then(|| RingBuf::try_from(take(&mut ebpf, "WRITES")?).map_err(map_error("WRITES")))
+            .transpose()?;
         let cpus = aya::util::nr_cpus().map_err(|(_, error)| load(&error))?;
         let (edges, seats) = {
             let data = |map: &'static str| match ebpf.map(map) {
@@ -137,6 +151,7 @@ impl Probe {
             seats,
             hooks: Vec::new(),
             ring,
+            writes,
             cpus,
         })
     }

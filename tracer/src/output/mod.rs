@@ -2,5 +2,7 @@
 
 pub mod doctor;
 pub mod escape;
+pub mod events;
 pub mod json;
+pub mod report;
 pub mod text;

@@ -27,6 +27,8 @@ pub enum Answer {
     Dirtiers,
     /// Why the journal committed.
     Commits,
+    /// Every write, in recordings that are to hold them.
+    Writes,
 }
 
 impl Answer {
@@ -39,6 +41,7 @@ impl Answer {
             Self::Files => "files",
             Self::Dirtiers => "dirtiers",
             Self::Commits => "commits",
+            Self::Writes => "writes",
         }
     }
 }
@@ -80,7 +83,7 @@ pub struct Hook {
     pub candidates: &'static [Candidate],
 }
 
-const fn plain(program: &'static str, events: &'static [&'static str]) -> Candidate {
+pub(super) const fn plain(program: &'static str, events: &'static [&'static str]) -> Candidate {
     Candidate {
         program,
         kind: Kind::Plain,
@@ -90,7 +93,7 @@ const fn plain(program: &'static str, events: &'static [&'static str]) -> Candid
     }
 }
 
-const fn raw(
+pub(super) const fn raw(
     program: &'static str,
     events: &'static [&'static str],
     members: &'static [usize],
@@ -105,7 +108,7 @@ const fn raw(
     }
 }
 
-const fn ext4(
+pub(super) const fn ext4(
     name: &'static str,
     answer: Answer,
     lost: &'static str,

@@ -5,8 +5,10 @@
 //! ever compared: what is there is what counts.
 
 mod hooks;
+mod writes;
 
 pub use hooks::{Answer, Candidate, HOOKS, Hook, Kind, SEES_BIOS};
+pub use writes::WRITES;
 
 /// What a plan is made from.
 pub trait Facts {
@@ -35,13 +37,9 @@ pub struct Step {
     pub unless: Option<&'static str>,
 }
 
-/// All hooks, in order of attachment.
+/// All hooks of a traced run, in order of attachment.
 pub fn make(facts: &dyn Facts) -> Vec<Step> {
-    let mut steps: Vec<Step> = HOOKS
-        .iter()
-        .filter(|hook| !hook.unless.is_some_and(|event| facts.has_event(event)))
-        .map(|hook| step(hook, facts))
-        .collect();
+    let mut steps: Vec<Step> = steps(HOOKS, facts);
     let sees_bios = steps
         .iter()
         .flat_map(|step| &step.candidates)
@@ -52,6 +50,19 @@ pub fn make(facts: &dyn Facts) -> Vec<Step> {
         }
     }
     steps
+}
+
+/// The hooks of a recording with every write, to be attached after those.
+pub fn writes(facts: &dyn Facts) -> Vec<Step> {
+    steps(WRITES, facts)
+}
+
+fn steps(hooks: &'static [Hook], facts: &dyn Facts) -> Vec<Step> {
+    hooks
+        .iter()
+        .filter(|hook| !hook.unless.is_some_and(|event| facts.has_event(event)))
+        .map(|hook| step(hook, facts))
+        .collect()
 }
 
 fn step(hook: &'static Hook, facts: &dyn Facts) -> Step {

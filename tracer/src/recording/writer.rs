@@ -78,6 +78,16 @@ impl<W: Write> Writer<W> {
         self.pending.len()
     }
 
+    /// Events that are sealed.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// When writes stopped being kept, in nanoseconds from the start.
+    pub fn full_ns(&self) -> Option<u64> {
+        (self.full_ns != 0).then_some(self.full_ns)
+    }
+
     /// Bytes written so far.
     pub fn bytes(&self) -> u64 {
         self.bytes

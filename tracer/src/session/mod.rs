@@ -5,9 +5,12 @@
 mod devices;
 mod finish;
 mod names;
+pub mod record;
+mod start;
 
 pub use devices::TracedDevice;
 
+use self::record::Heard;
 use crate::{
     attribute::{
         commits::{self, Cause},
@@ -86,17 +89,24 @@ pub struct Session {
     /// Knobs of write-back when the run, or this interval, began.
     knobs: Vec<(&'static str, u64)>,
     memory: Memory,
+    /// What recordings keep of the ring; none where nobody records.
+    heard: Option<Vec<record::Heard>>,
 }
 
 impl Session {
     /// Sets the probes on these devices (as typed; none for the default) and
     /// begins to count.
     pub fn begin(devices: &[String]) -> Result<Self, SessionError> {
+        Self::begin_with(devices, false)
+    }
+
+    /// The same with the hooks of every write, where `writes` asks for them.
+    fn begin_with(devices: &[String], writes: bool) -> Result<Self, SessionError> {
         probe::privileges().map_err(SessionError::Privileges)?;
         let disks = open_disks(devices)?;
         let tracefs = Tracefs::open().map_err(SessionError::Tracefs)?;
         let facts = KernelFacts::gather(&tracefs);
-        let mut probe = Probe::load(&facts)?;
+        let mut probe = Probe::load_for(&facts, writes)?;
         let mut known = HashMap::new();
         devices::refresh(&mut probe, &disks, &mut known)?;
         for thread in journal::threads() {
@@ -104,7 +114,11 @@ impl Session {
                 probe.set_journal_thread(thread)?;
             }
         }
-        probe.attach(plan::make(&facts))?;
+        let mut steps = plan::make(&facts);
+        if writes {
+            steps.extend(plan::writes(&facts));
+        }
+        probe.attach(steps)?;
         let began = probe.edges.turn(&disks, PATIENT);
         let last = EdgeReading::same(&began);
         let mut session = Self {
@@ -129,6 +143,7 @@ impl Session {
             tick_ns: 1_000_000_000 / processes::tick_hz().max(1),
             knobs: pagecache::knobs(),
             memory: Memory::default(),
+            heard: None,
         };
         session.sample_memory();
         Ok(session)
@@ -163,9 +178,15 @@ impl Session {
         });
         for record in records {
             match record {
-                Record::Name(name) => self.names.file_seen(name),
+                Record::Name(name) => {
+                    self.hear(|| Heard::Name(name.clone()));
+                    self.names.file_seen(name);
+                }
                 Record::Commit(commit) => self.commit_ended(*commit),
-                Record::Freed(file) => self.names.file_deleted(file),
+                Record::Freed(file) => {
+                    self.hear(|| Heard::Freed(file));
+                    self.names.file_deleted(file);
+                }
                 Record::FastCommit(fast) => self.fast_commit_ended(&fast),
             }
         }
@@ -192,6 +213,7 @@ impl Session {
             let blocks = full_at.map_or(commit.blocks, |least| least.min(commit.blocks));
             self.full_at.insert(commit.dev, blocks);
         }
+        self.hear(|| Heard::Commit(Box::new(commit.clone()), cause.clone()));
         self.accounts.take_commit(commit, cause);
     }
 
@@ -218,6 +240,7 @@ impl Session {
             .devices
             .get(&fast.dev)
             .map_or(3, |device| device.block_shift);
+        self.hear(|| Heard::FastCommit(fast.clone(), cause.clone()));
         self.accounts.take_fast_commit(fast, cause, 1 << shift);
     }
 
