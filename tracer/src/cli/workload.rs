@@ -4,6 +4,7 @@
 //! and removal, and writes the account. Account on stdout or in `--output`,
 //! talk and progress on stderr.
 
+use std::ffi::CString;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -225,6 +226,10 @@ fn kib(value: u64) -> u64 {
 }
 
 fn run_iot_files(args: &IotFilesArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    // Ledgers shall name the workload, not the program that it comes with.
+    if let Ok(name) = CString::new(NAME) {
+        rustix::thread::set_name(&name).context("cannot take the workload's name")?;
+    }
     let stop = stop_on_signals()?;
     let Some(parent) = &args.on else {
         let path = args.reuse.as_deref().unwrap_or(Path::new("."));

@@ -55,6 +55,16 @@ pub fn shorten(text: &str, width: usize) -> String {
     format!("…{}", text.chars().skip(skip).collect::<String>())
 }
 
+/// The beginning of a text that has more characters than fit: what tells
+/// processes apart is in front.
+pub fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+    format!("{}…", kept.trim_end())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,5 +85,7 @@ mod tests {
     fn long_names_keep_their_end() {
         assert_eq!(shorten("var/log/messages", 9), "…messages");
         assert_eq!(shorten("log", 9), "log");
+        assert_eq!(cut("logger (17) +2", 9), "logger (…");
+        assert_eq!(cut("logger", 9), "logger");
     }
 }

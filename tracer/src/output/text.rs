@@ -1,8 +1,8 @@
 //! The ledger as people read it: within 80 columns.
 
-use super::escape::{shorten, terminal};
+use super::escape::{cut, shorten, terminal};
 use crate::model::{
-    ledger::{CommitGroup, DeviceLedger, PathSectors, ProcessName, Run},
+    ledger::{DeviceLedger, PathSectors, ProcessName, Run},
     path::Class,
 };
 use std::io::{self, Write};
@@ -190,7 +190,7 @@ fn paths(out: &mut dyn Write, ledger: &DeviceLedger) -> io::Result<()> {
             row.sectors,
             percent(row.sectors, ledger.sectors_written),
             row.bios,
-            shorten(by.trim(), 23)
+            cut(by.trim(), 23)
         )?;
     }
     Ok(())
@@ -232,7 +232,7 @@ fn files(out: &mut dyn Write, ledger: &DeviceLedger, options: Options) -> io::Re
             row.sectors,
             percent(row.sectors, ledger.sectors_written),
             shorten(&name, 32),
-            shorten(&who.unwrap_or_default(), 25)
+            cut(&who.unwrap_or_default(), 25)
         )?;
     }
     let tail = ledger.files.iter().skip(options.top);
@@ -255,11 +255,11 @@ fn dirtiers(out: &mut dyn Write, ledger: &DeviceLedger, options: Options) -> io:
         let exited = if row.exited { " (ended)" } else { "" };
         writeln!(
             out,
-            "  {:>9}  {:>7}  {:<24} {}",
+            "  {:>9}  {:>7}  {:<24} {}{exited}",
             row.sectors,
             percent(row.sectors, ledger.sectors_written),
-            shorten(&name, 24),
-            shorten(&format!("{}{exited}", paths_of(&row.paths)), 32)
+            cut(&name, 24),
+            cut(&paths_of(&row.paths), 33 - exited.len())
         )?;
     }
     let tail = ledger.dirtiers.iter().skip(options.top);
@@ -284,18 +284,22 @@ fn ages(out: &mut dyn Write, ledger: &DeviceLedger) -> io::Result<()> {
     Ok(())
 }
 
-fn who(group: &CommitGroup) -> String {
-    let mut words = Vec::new();
-    if let Some(by) = &group.by {
-        words.push(process(by));
+/// Who, and on which file, in so many characters: the process first, for the
+/// rest the end of the file's name.
+fn who(by: Option<&ProcessName>, call: Option<&str>, file: Option<&[u8]>, width: usize) -> String {
+    let words: Vec<String> = by
+        .map(process)
+        .into_iter()
+        .chain(call.map(str::to_owned))
+        .collect();
+    let mut text = words.join(" ");
+    let left = width.saturating_sub(text.chars().count() + 1);
+    if let Some(file) = file
+        && left > 3
+    {
+        text = format!("{text} {}", shorten(&terminal(file), left));
     }
-    if let Some(call) = group.call.filter(|call| *call != group.trigger) {
-        words.push(call.to_owned());
-    }
-    if let Some(file) = &group.file {
-        words.push(terminal(file));
-    }
-    words.join(" ")
+    cut(text.trim(), width)
 }
 
 fn commits(out: &mut dyn Write, ledger: &DeviceLedger) -> io::Result<()> {
@@ -315,7 +319,12 @@ fn commits(out: &mut dyn Write, ledger: &DeviceLedger) -> io::Result<()> {
             group.sectors,
             group.ordered_sectors,
             time(group.duration.median_us),
-            shorten(&who(group), 28)
+            who(
+                group.by.as_ref(),
+                group.call.filter(|call| *call != group.trigger),
+                group.file.as_deref(),
+                28
+            )
         )?;
     }
     Ok(())
@@ -330,8 +339,6 @@ fn commit_list(out: &mut dyn Write, ledger: &DeviceLedger) -> io::Result<()> {
         "\n       t s  commit       trigger     blocks  took       by"
     )?;
     for row in list {
-        let by = row.by.as_ref().map(process).unwrap_or_default();
-        let file = row.file.as_deref().map(terminal).unwrap_or_default();
         let tid = if row.tid == 0 {
             "fast".to_owned()
         } else {
@@ -344,7 +351,7 @@ fn commit_list(out: &mut dyn Write, ledger: &DeviceLedger) -> io::Result<()> {
             row.trigger,
             row.blocks_logged,
             time(row.duration_us),
-            shorten(format!("{by} {file}").trim(), 25)
+            who(row.by.as_ref(), None, row.file.as_deref(), 25)
         )?;
     }
     Ok(())
