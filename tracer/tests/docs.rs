@@ -23,7 +23,8 @@ use writepath::{
         path::{Op, Path},
         trigger::{self, CommitTrigger},
     },
-    output::json,
+    output::{json, profile as shown},
+    profile::{Knob, builtins, lint, parse_toml},
     workload::{
         Stop, account,
         iot_files::{self, Files, Fsync, IotFiles, Place, Shape},
@@ -345,4 +346,60 @@ fn keys_and_words_of_workload_are_documented() {
         [Spread::Even, Spread::Burst].map(|s| s.to_string()),
     );
     expect(report::SCHEMA, ["complete", "stopped", "failed"]);
+}
+
+#[test]
+fn keys_and_words_of_profiles_are_documented() {
+    let mut text = Vec::new();
+    shown::list_json(&mut text, &builtins()).unwrap();
+    let value: Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(value["schema"], shown::LIST_SCHEMA);
+    expect(shown::LIST_SCHEMA, keys_of(&value));
+    expect(shown::LIST_SCHEMA, Knob::of_profiles().map(Knob::name));
+
+    let profile = parse_toml("name = \"x\"\ncommit = 600\nvm.dirty_bytes = 5\n").unwrap();
+    let one = shown::Shown {
+        findings: lint(&profile),
+        profile,
+        as_ram_bytes: Some(1 << 30),
+        time_scale: 1,
+    };
+    let mut text = Vec::new();
+    shown::show_json(&mut text, &one).unwrap();
+    let value: Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(value["schema"], shown::SHOW_SCHEMA);
+    let found = keys_of(&value);
+    assert!(found.contains("severity"));
+    expect(shown::SHOW_SCHEMA, found);
+    expect(shown::SHOW_SCHEMA, ["error", "warning"]);
+    expect(shown::SHOW_SCHEMA, Knob::of_profiles().map(Knob::name));
+
+    let change = shown::Changed {
+        on: shown::Where::default(),
+        from: (Knob::Commit, 5),
+        to: (Knob::Commit, 60),
+    };
+    let active = shown::Active {
+        machine: builtins()[0].values.clone(),
+        filesystems: vec![(b"/".to_vec(), Knob::Commit, 5)],
+        profiles: vec![shown::Match {
+            name: "default".to_owned(),
+            mounts: vec![b"/".to_vec()],
+        }],
+        run: Some((7, vec![change.clone()])),
+        kept: vec![change],
+        looked: true,
+    };
+    let mut text = Vec::new();
+    shown::active_json(&mut text, &active).unwrap();
+    let value: Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(value["schema"], shown::ACTIVE_SCHEMA);
+    let found = keys_of(&value);
+    assert!(found.contains("pid") && found.contains("to"));
+    expect(shown::ACTIVE_SCHEMA, found);
+    expect(
+        shown::ACTIVE_SCHEMA,
+        Knob::all().filter(|k| *k != Knob::Commit).map(Knob::name),
+    );
+    expect(shown::ACTIVE_SCHEMA, ["commit"]);
 }

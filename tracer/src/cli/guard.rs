@@ -1,16 +1,12 @@
 //! The hidden command that the guard of a tuning run is.
 
-use super::status;
-use crate::{
-    output::escape,
-    tune::{self, Watched},
-};
+use super::{profile::say, status};
+use crate::tune::{self, Watched};
 use std::process::ExitCode;
 
 /// Watches, and puts back if the run dies. What it did then is said on
 /// standard error, for nobody else can.
 pub fn run() -> ExitCode {
-    let say = |text: &str| eprintln!("writepath: {}", escape::terminal(text.as_bytes()));
     match tune::watch() {
         Ok(Watched::Goodbye) => ExitCode::SUCCESS,
         Ok(Watched::Died(report)) => {

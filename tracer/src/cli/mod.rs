@@ -3,6 +3,7 @@
 mod command;
 mod doctor;
 mod guard;
+mod profile;
 mod record;
 mod report;
 mod run;
@@ -29,6 +30,8 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Print the ledger: every sector by path, trigger, file and process.
     Trace(Box<trace::TraceArgs>),
+    /// Show, judge, apply and put back profiles of the write-back tunables.
+    Profile(profile::ProfileArgs),
     /// Put back what a tuning run has set, when it dies.
     #[command(name = crate::tune::GUARD_COMMAND, hide = true)]
     TuningGuard,
@@ -60,6 +63,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Doctor(args) => doctor::run(args, &mut out),
         Command::Trace(args) => trace::run(&args, &mut out),
+        Command::Profile(args) => profile::run(args, &mut out),
         Command::TuningGuard => Ok(guard::run()),
         Command::Record(args) => record::run(&args),
         Command::Report(args) => report::run(&args, &mut out),

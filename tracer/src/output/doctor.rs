@@ -1,15 +1,13 @@
 //! What `doctor` found, as people and programs read it. Pure: the values are
 //! gathered elsewhere; what follows from them for each answer is judged here.
 
+use super::wrap;
 use crate::plan::{Answer, Kind};
 use serde::Serialize;
 use std::io::{self, Write};
 
 /// The schema of [`json`].
 pub const SCHEMA: &str = "writepath.doctor/1";
-
-/// Columns of the text.
-const WIDTH: usize = 80;
 
 /// How a check came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -201,12 +199,12 @@ pub fn text(out: &mut dyn Write, found: &Diagnosis) -> io::Result<()> {
     writeln!(out, "Linux {} on {}\n", found.kernel, found.machine)?;
     for check in &found.checks {
         let head = format!("{} {:<14}", check.state.mark(), check.name);
-        wrapped(out, &head, &check.found)?;
+        wrap::write(out, &head, &check.found)?;
         if let Some(lost) = &check.lost {
-            wrapped(out, &format!("{:16}lost: ", ""), lost)?;
+            wrap::write(out, &format!("{:16}lost: ", ""), lost)?;
         }
         if let Some(advice) = &check.advice {
-            wrapped(out, &format!("{:16}do: ", ""), advice)?;
+            wrap::write(out, &format!("{:16}do: ", ""), advice)?;
         }
     }
     hooks(out, found)?;
@@ -219,7 +217,7 @@ pub fn text(out: &mut dyn Write, found: &Diagnosis) -> io::Result<()> {
             (Some(false), true) => writeln!(out, "{head}none")?,
             (Some(false), false) => {
                 for lost in &line.lost {
-                    wrapped(out, &format!("{head}lost: "), lost)?;
+                    wrap::write(out, &format!("{head}lost: "), lost)?;
                 }
             }
         }
@@ -249,36 +247,13 @@ fn hooks(out: &mut dyn Write, found: &Diagnosis) -> io::Result<()> {
         } else {
             let mark = if hook.required { '!' } else { '-' };
             writeln!(out, "{mark} {:<34} missing", hook.name)?;
-            wrapped(out, "      lost: ", hook.lost)?;
+            wrap::write(out, "      lost: ", hook.lost)?;
         }
         for why in &hook.why {
-            wrapped(out, "      passed over: ", why)?;
+            wrap::write(out, "      passed over: ", why)?;
         }
     }
     Ok(())
-}
-
-/// A text after a head, broken at spaces so that it fits; what does not fit is
-/// indented below.
-fn wrapped(out: &mut dyn Write, head: &str, text: &str) -> io::Result<()> {
-    let indent = head.chars().count();
-    let mut line = head.to_owned();
-    let mut used = indent;
-    for word in text.split_whitespace() {
-        let width = word.chars().count();
-        if used > indent && used + 1 + width > WIDTH {
-            writeln!(out, "{line}")?;
-            line = " ".repeat(indent);
-            used = indent;
-        }
-        if used > indent {
-            line.push(' ');
-            used += 1;
-        }
-        line.push_str(word);
-        used += width;
-    }
-    writeln!(out, "{line}")
 }
 
 #[derive(Serialize)]

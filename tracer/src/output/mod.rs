@@ -4,5 +4,7 @@ pub mod doctor;
 pub mod escape;
 pub mod events;
 pub mod json;
+pub mod profile;
 pub mod report;
 pub mod text;
+pub mod wrap;

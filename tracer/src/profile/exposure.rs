@@ -41,8 +41,7 @@ impl Exposure {
         let forever = Value::MAX;
         if self.data_cs.unwrap_or(forever) > now.data_cs.unwrap_or(forever) {
             sentences.push(format!(
-                "more data at risk: what nobody syncs may be lost at a power cut for {} \
-                 (now {})",
+                "more data at risk at a power cut: that of {}, instead of {}",
                 self.say_data(),
                 now.say_data()
             ));
@@ -51,8 +50,7 @@ impl Exposure {
             && then > now
         {
             sentences.push(format!(
-                "more metadata at risk: what nobody syncs may be lost at a power cut for \
-                 {then} s (now {now} s)"
+                "more metadata at risk at a power cut: that of {then} s, instead of {now} s"
             ));
         }
         sentences
@@ -83,7 +81,7 @@ mod tests {
             text[0].contains("130 s") && text[0].contains("35 s"),
             "{text:?}"
         );
-        assert!(text[1].contains("60 s (now 5 s)"), "{text:?}");
+        assert!(text[1].contains("60 s, instead of 5 s"), "{text:?}");
         assert_eq!(of("commit-60").beyond(&of("default")).len(), 1);
         assert!(of("default").beyond(&of("coalescing")).is_empty());
         assert!(of("default").beyond(&of("default")).is_empty());

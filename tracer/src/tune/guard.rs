@@ -11,7 +11,7 @@ use std::{
     io::{self, Read as _, Write as _},
     os::{
         fd::{AsFd, OwnedFd},
-        unix::net::UnixStream,
+        unix::{net::UnixStream, process::CommandExt as _},
     },
     process::{Child, Command, Stdio},
     time::Duration,
@@ -48,6 +48,7 @@ impl Guard {
     fn spawn(dir: &Dir) -> io::Result<Self> {
         let (line, theirs) = UnixStream::pair()?;
         let child = Command::new("/proc/self/exe")
+            .arg0("writepath")
             .arg(COMMAND)
             .current_dir("/")
             .stdin(Stdio::from(OwnedFd::from(theirs)))
@@ -99,6 +100,8 @@ pub enum Watched {
 pub fn watch() -> Result<Watched, TuneError> {
     // What ends the run must not end its guard.
     let _ = rustix::process::setsid();
+    // It was started as /proc/self/exe, of which the kernel makes `exe`.
+    let _ = rustix::thread::set_name(c"writepath-guard");
     for signal in [
         libc::SIGINT,
         libc::SIGTERM,

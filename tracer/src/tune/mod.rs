@@ -302,6 +302,8 @@ pub struct InForce {
     pub run: Option<(u32, Vec<Change>)>,
     /// What `--keep` left in force.
     pub kept: Vec<Change>,
+    /// Whether run and kept could be looked at, which takes root.
+    pub looked: bool,
 }
 
 impl InForce {
@@ -324,15 +326,13 @@ pub fn in_force(mounts: &[PathBuf]) -> Result<InForce, TuneError> {
         let setting = edge::read_named(&on, Knob::Commit)?;
         settings.push((on, setting));
     }
-    let (run, kept) = if rustix::process::geteuid().is_root() {
-        state()?
-    } else {
-        (None, Vec::new())
-    };
+    let looked = rustix::process::geteuid().is_root();
+    let (run, kept) = if looked { state()? } else { (None, Vec::new()) };
     Ok(InForce {
         settings,
         run,
         kept,
+        looked,
     })
 }
 
@@ -350,6 +350,19 @@ fn state() -> Result<Seen, TuneError> {
         run.map(|state| (state.pid, changes(&state.entries))),
         kept.map_or(Vec::new(), |state| changes(&state.entries)),
     ))
+}
+
+/// Where ext4 filesystems are mounted in this thread's namespace, one place
+/// for each.
+pub fn ext4_mounts() -> Vec<PathBuf> {
+    let mut found: Vec<mountinfo::Mount> = Vec::new();
+    let mounts = mountinfo::own().unwrap_or_default();
+    for mount in mounts.into_iter().filter(|mount| mount.kind == "ext4") {
+        if !found.iter().any(|known| known.dev == mount.dev) {
+            found.push(mount);
+        }
+    }
+    found.into_iter().map(|mount| mount.point).collect()
 }
 
 /// The filesystems of these directories, each once.

@@ -98,6 +98,20 @@ pub struct Change {
     pub to: Setting,
 }
 
+impl Change {
+    /// A command that undoes it by hand.
+    pub fn undo(&self) -> String {
+        let Setting { knob, value } = self.from;
+        match &self.on {
+            On::Machine => format!("sysctl -w {}", knob.with(value)),
+            On::Filesystem { point, .. } => {
+                format!("mount -o remount,{} {}", knob.with(value), point.display())
+            }
+            On::Device { dev } => format!("echo '{dev} {value}' > {knob}"),
+        }
+    }
+}
+
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { on, from, to } = self;
