@@ -9,6 +9,7 @@ pub mod attribute;
 pub mod bed;
 pub mod cli;
 pub mod decode;
+pub mod explain;
 pub mod kernel;
 pub mod layout;
 pub mod model;

@@ -13,6 +13,7 @@ use writepath::{
         names::Names,
         summary::{self, Context, Filter},
     },
+    explain::{self, Source},
     model::{
         calls,
         ledger::{
@@ -23,7 +24,7 @@ use writepath::{
         path::{Op, Path},
         trigger::{self, CommitTrigger},
     },
-    output::{json, profile as shown},
+    output::{explain as explained, json, profile as shown},
     profile::{Knob, builtins, lint, parse_toml},
     workload::{
         Stop, account,
@@ -402,4 +403,35 @@ fn keys_and_words_of_profiles_are_documented() {
         Knob::all().filter(|k| *k != Knob::Commit).map(Knob::name),
     );
     expect(shown::ACTIVE_SCHEMA, ["commit"]);
+/// An experiment whose explanation leaves nothing out.
+const EXPERIMENT: &str = r#"{"schema": "writepath.experiment/1", "kernel": "6.12.0",
+ "profiles": [{"name": "default", "knobs": {"commit": 5}},
+              {"name": "commit-60", "knobs": {"commit": 60}}],
+ "blocks": [
+  {"profile": "default", "duration_s": 60.0, "sectors": 100, "trace":
+   {"name": "loop0", "dev": "7:0", "sectors_written": 108, "paths":
+    [{"path": "journal", "trigger": "timer", "sectors": 100}],
+    "journal": {"commits": [{"trigger": "timer", "count": 2, "sectors": 100}],
+     "commit_list": [{"trigger": "timer", "t_s": 5.1, "age_us": 5100000, "sectors": 50},
+                     {"trigger": "timer", "t_s": 10.3, "age_us": 5100000, "sectors": 50}]}}},
+  {"profile": "commit-60", "duration_s": 60.0, "sectors": 1, "trace": {}}]}"#;
+
+#[test]
+fn keys_and_words_of_explain_are_documented() {
+    let evidence = explain::read::any(EXPERIMENT.as_bytes(), None).unwrap();
+    let explanation = explain::explain(&evidence, &[]);
+    let mut text = Vec::new();
+    explained::json::write(&mut text, &explanation).unwrap();
+    let value: Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(value["schema"], explained::json::SCHEMA);
+    let found = keys_of(&value);
+    for key in ["ceiling_sectors", "contradicts", "every_s", "low_percent"] {
+        assert!(found.contains(key), "{key}");
+    }
+    expect(explained::json::SCHEMA, found);
+    expect(
+        explained::json::SCHEMA,
+        [Source::Trace, Source::Experiment].map(Source::name),
+    );
+    expect(explained::json::SCHEMA, ["filtered", "residual"]);
 }

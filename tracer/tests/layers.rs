@@ -10,6 +10,7 @@ use std::{
 const PURE: &[&str] = &[
     "model",
     "decode",
+    "explain",
     "attribute",
     "layout",
     "plan",

@@ -2,6 +2,7 @@
 
 mod command;
 mod doctor;
+mod explain;
 mod guard;
 mod profile;
 mod record;
@@ -28,6 +29,8 @@ pub struct Cli {
 enum Command {
     /// Say what this kernel lets the tracer see, what is lost, and why.
     Doctor(doctor::DoctorArgs),
+    /// Say which knob can act on which sectors, and why not on the rest.
+    Explain(explain::ExplainArgs),
     /// Print the ledger: every sector by path, trigger, file and process.
     Trace(Box<trace::TraceArgs>),
     /// Show, judge, apply and put back profiles of the write-back tunables.
@@ -62,6 +65,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout();
     match cli.command {
         Command::Doctor(args) => doctor::run(args, &mut out),
+        Command::Explain(args) => explain::run(&args, &mut out),
         Command::Trace(args) => trace::run(&args, &mut out),
         Command::Profile(args) => profile::run(args, &mut out),
         Command::TuningGuard => Ok(guard::run()),

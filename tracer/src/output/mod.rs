@@ -3,6 +3,7 @@
 pub mod doctor;
 pub mod escape;
 pub mod events;
+pub mod explain;
 pub mod json;
 pub mod profile;
 pub mod report;
