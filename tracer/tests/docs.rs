@@ -403,6 +403,8 @@ fn keys_and_words_of_profiles_are_documented() {
         Knob::all().filter(|k| *k != Knob::Commit).map(Knob::name),
     );
     expect(shown::ACTIVE_SCHEMA, ["commit"]);
+}
+
 /// An experiment whose explanation leaves nothing out.
 const EXPERIMENT: &str = r#"{"schema": "writepath.experiment/1", "kernel": "6.12.0",
  "profiles": [{"name": "default", "knobs": {"commit": 5}},
