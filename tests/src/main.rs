@@ -16,6 +16,7 @@ mod harness;
 mod knob;
 mod ledger;
 mod place;
+mod record;
 mod report;
 mod script;
 mod selftest;
@@ -33,6 +34,7 @@ fn tests() -> Vec<harness::Test> {
     tests.extend(place::tests());
     tests.extend(stacks::tests());
     tests.extend(commits::tests());
+    tests.extend(record::tests());
     tests.extend(bad_input::tests());
     tests.extend(cases::tests());
     tests
