@@ -29,7 +29,11 @@ pub fn run(
     let mut first = None;
     let mut status = None;
     let ran = Cmd::new("qemu-system-x86_64")
-        .args(["-accel", "tcg,thread=multi", "-cpu", "Nehalem"])
+        // One thread for both CPUs. With one each, a CPU could go on executing
+        // an instruction that the other had patched (QEMU 7.2): tracepoints
+        // are switched on and off by a breakpoint that then never went away,
+        // and both CPUs ran into it for ever.
+        .args(["-accel", "tcg,thread=single", "-cpu", "Nehalem"])
         .args(["-smp", "2", "-m", "2048", "-no-reboot"])
         .args(["-nodefaults", "-display", "none", "-vga", "none"])
         .arg("-kernel")
