@@ -147,16 +147,29 @@ pub struct FlightKey {
 
 const _: () = assert!(size_of::<FlightKey>() == 16);
 
-/// A bio in flight: its row, as known when it was submitted.
-#[repr(C)]
+/// A bio in flight: its row, as known when it was submitted. Aligned, for its
+/// last two members are exchanged as one number.
+#[repr(C, align(8))]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Flight {
     /// The row; its epoch is filled in at completion.
     pub row: RowKey,
-    /// Sectors left.
+    /// Sectors left; 0 when a program has claimed the bio.
     pub sectors: u32,
     /// The epoch that it was submitted in.
     pub submitted: u32,
+}
+
+impl Flight {
+    /// `sectors` and `submitted` as they lie in memory, as one number.
+    #[inline(always)]
+    pub const fn tail(&self) -> u64 {
+        if cfg!(target_endian = "little") {
+            (self.submitted as u64) << 32 | self.sectors as u64
+        } else {
+            (self.sectors as u64) << 32 | self.submitted as u64
+        }
+    }
 }
 
 const _: () = assert!(size_of::<Flight>() == 40);
@@ -281,7 +294,8 @@ pub mod control {
     pub const EPOCH: u32 = 0;
     /// `CLOCK_MONOTONIC` nanoseconds when the block hooks were on.
     pub const STARTED_NS: u32 = 1;
-    /// Bios in flight that share their start sector with another.
+    /// Bios in flight that are kept in the map beside another of their start
+    /// sector.
     pub const TWINS: u32 = 2;
     /// Counts changes of the traced devices.
     pub const DEVICES: u32 = 3;

@@ -3,7 +3,7 @@
 use crate::{
     block::{in_ledger, kind_of, parse_text},
     classify::{Bio, flag},
-    flights::{SLOTS, claim, find, keep},
+    flights::{claim, find, keep, slots},
     globals::{cfg_get, get, tp},
     maps::{
         CONTROL, EDGES, OF_REQUEST, ROWS, add, control_value, device, device_of, lose, scratch,
@@ -140,6 +140,8 @@ struct Walk {
     slots: u8,
     /// The first slot with a bio of another length than what is left.
     first: u8,
+    /// Its length.
+    first_sectors: u32,
     /// The last slot with a bio of that length.
     exact: u8,
 }
@@ -164,15 +166,16 @@ extern "C" fn turn(_index: u32, walk: *mut Walk) -> i64 {
         walk.exact = walk.key.slot;
     } else if len != 0 && walk.first == NONE {
         walk.first = walk.key.slot;
+        walk.first_sectors = len as u32;
     }
     if walk.key.slot + 1 < walk.slots {
         walk.key.slot += 1;
         return 0;
     }
-    let choice = if walk.exact == NONE {
-        walk.first
+    let (choice, whole) = if walk.exact == NONE {
+        (walk.first, walk.first_sectors)
     } else {
-        walk.exact
+        (walk.exact, walk.left as u32)
     };
     if choice == NONE {
         let step = if walk.left < STEP { walk.left } else { STEP };
@@ -185,13 +188,13 @@ extern "C" fn turn(_index: u32, walk: *mut Walk) -> i64 {
     walk.key.slot = choice;
     walk.first = NONE;
     walk.exact = NONE;
-    let claimed = claim(&walk.key);
+    let claimed = claim(&walk.key, whole);
     walk.key.slot = 0;
     // Another CPU was first to complete its twin: look again.
     let Some(mut flight) = claimed else {
         return 0;
     };
-    let whole = u64::from(flight.sectors);
+    let whole = u64::from(whole);
     let done = if whole < walk.left { whole } else { walk.left };
     flight.row.epoch = walk.epoch;
     count(&flight.row, done, 1);
@@ -216,7 +219,7 @@ fn alone(key: &FlightKey, completion: &Completion, epoch: u32) -> bool {
     if u64::from(unsafe { (*found).sectors }) != completion.sectors {
         return false;
     }
-    let Some(mut flight) = claim(key) else {
+    let Some(mut flight) = claim(key, completion.sectors as u32) else {
         return false;
     };
     flight.row.epoch = epoch;
@@ -234,8 +237,8 @@ fn walk(completion: &Completion, epoch: u32) {
         slot: 0,
         reserved: 0,
     };
-    let no_twins = control_value(control::TWINS) == 0;
-    if no_twins && alone(&key, completion, epoch) {
+    let slots = slots();
+    if slots == 1 && alone(&key, completion, epoch) {
         return;
     }
     let mut walk = Walk {
@@ -248,8 +251,9 @@ fn walk(completion: &Completion, epoch: u32) {
             submitted: 0,
         },
         epoch,
-        slots: if no_twins { 1 } else { SLOTS },
+        slots,
         first: NONE,
+        first_sectors: 0,
         exact: NONE,
     };
     if cfg_get!(loop_callable) != 0 {

@@ -3,6 +3,8 @@
 //! The usual place is a seat in an array, found by the bio's start sector. A
 //! bio whose seat is taken stands in a map, which costs ten times as much;
 //! kernels that have no compare-and-exchange for programs keep all bios there.
+//! Slot 0 is the seat and no other: two CPUs that submit at once must never
+//! get the same key.
 
 use crate::{
     complete::add_control,
@@ -16,15 +18,28 @@ use core::{
 };
 use tracer_common::{Flight, FlightKey, Seat, control, loss};
 
-/// Bios in flight on one start sector that can be told apart.
-pub const SLOTS: u8 = 8;
+/// Bios in flight on one start sector that can be told apart: the seat, and
+/// eight that stand.
+pub const SLOTS: u8 = 9;
+
+/// The slots that need to be looked at now.
+#[inline(always)]
+pub fn slots() -> u8 {
+    if control_value(control::STANDING) == 0 {
+        1
+    } else if control_value(control::TWINS) == 0 {
+        2
+    } else {
+        SLOTS
+    }
+}
 
 /// Sets a number to `new` if it is `old`; says whether it was. The core
 /// library offers none on this target; the instruction exists since 5.12.
 #[inline(always)]
 fn exchange(number: *mut u64, old: u64, new: u64) -> bool {
     const ORDER: AtomicOrdering = AtomicOrdering::SeqCst;
-    // SAFETY: callers pass the aligned name of a live map value.
+    // SAFETY: callers pass an aligned place in a live map value.
     unsafe { atomic_cxchg::<u64, ORDER, ORDER>(number, old, new).1 }
 }
 
@@ -53,39 +68,31 @@ pub fn keep(sector: u64, flight: &Flight) {
         reserved: 0,
     };
     let name = name_of(&key);
-    let mut first = 0;
     if let Some(seat) = seat(name) {
-        // SAFETY: fields of a live map value, whole integers.
-        let sitting = unsafe { read_volatile(&raw const (*seat).name) };
-        if sitting == name {
-            first = 1;
-        } else if sitting == 0
-            && (control_value(control::STANDING) == 0 || FLIGHTS.get_ptr(&key).is_none())
-            // SAFETY: as above.
-            && exchange(unsafe { &raw mut (*seat).name }, 0, Seat::BUSY)
-        {
+        // SAFETY: a field of a live map value.
+        let place = unsafe { &raw mut (*seat).name };
+        // Looked at first: an exchange that fails costs more.
+        // SAFETY: a whole integer.
+        if unsafe { read_volatile(place) } == 0 && exchange(place, 0, Seat::BUSY) {
             // SAFETY: nobody else touches a busy seat.
             unsafe {
                 (*seat).flight = *flight;
-                write_volatile(&raw mut (*seat).name, name);
+                write_volatile(place, name);
             }
             return;
         }
     }
-    stand(key, first, flight);
+    stand(key, flight);
 }
 
 /// Keeps a bio in the map.
 #[inline(always)]
-fn stand(mut key: FlightKey, first: u8, flight: &Flight) {
-    for slot in 0..SLOTS {
-        if slot < first {
-            continue;
-        }
+fn stand(mut key: FlightKey, flight: &Flight) {
+    for slot in 1..SLOTS {
         key.slot = slot;
         if FLIGHTS.insert(&key, flight, u64::from(BPF_NOEXIST)).is_ok() {
             add_control(control::STANDING, 1);
-            if slot > 0 {
+            if slot > 1 {
                 add_control(control::TWINS, 1);
             }
             return;
@@ -94,52 +101,74 @@ fn stand(mut key: FlightKey, first: u8, flight: &Flight) {
     lose(loss::FLIGHT);
 }
 
-/// The bio in one slot of a start sector; a seat is slot 0.
+/// The bio in one slot of a start sector.
 #[inline(always)]
 pub fn find(key: &FlightKey) -> Option<*mut Flight> {
-    if key.slot == 0 {
-        let name = name_of(key);
-        if let Some(seat) = seat(name) {
-            // SAFETY: fields of a live map value, whole integers.
-            let sitting = unsafe { read_volatile(&raw const (*seat).name) };
-            if sitting == name {
-                // SAFETY: a field of a live map value.
-                return Some(unsafe { &raw mut (*seat).flight });
-            }
-            if control_value(control::STANDING) == 0 {
-                return None;
-            }
-        }
+    if key.slot > 0 {
+        return FLIGHTS.get_ptr_mut(key);
     }
-    FLIGHTS.get_ptr_mut(key)
+    let name = name_of(key);
+    let seat = seat(name)?;
+    // SAFETY: fields of a live map value, whole integers.
+    unsafe {
+        if read_volatile(&raw const (*seat).name) != name {
+            return None;
+        }
+        Some(&raw mut (*seat).flight)
+    }
 }
 
-/// Takes the bio out of a slot; none when another CPU took it first.
+/// Takes a bio of this length out of a slot; none when another CPU took it
+/// first, and perhaps put another there.
 #[inline(always)]
-pub fn claim(key: &FlightKey) -> Option<Flight> {
+pub fn claim(key: &FlightKey, sectors: u32) -> Option<Flight> {
     if key.slot == 0 {
-        let name = name_of(key);
-        if let Some(seat) = seat(name) {
-            // SAFETY: a field of a live map value.
-            let place = unsafe { &raw mut (*seat).name };
-            if exchange(place, name, Seat::BUSY) {
-                // SAFETY: nobody else touches a busy seat.
-                let flight = unsafe { (*seat).flight };
-                // By exchange, which keeps the copy above it on every machine.
-                exchange(place, Seat::BUSY, 0);
-                return Some(flight);
-            }
-        }
+        return vacate(name_of(key), sectors);
     }
-    let found = FLIGHTS.get_ptr(key)?;
+    let found = FLIGHTS.get_ptr_mut(key)?;
     // SAFETY: a live map value, copied out before it goes.
     let flight = unsafe { *found };
+    if flight.sectors != sectors {
+        return None;
+    }
+    // One without sectors is nobody's but ours. Kernels without the
+    // instruction may let two CPUs take one.
+    if cfg_get!(exchanges) != 0 {
+        let claimed = Flight {
+            sectors: 0,
+            ..flight
+        };
+        // SAFETY: the last two members of a live map value, as one number,
+        // for which it is aligned.
+        #[allow(clippy::cast_ptr_alignment)]
+        let place = unsafe { &raw mut (*found).sectors }.cast::<u64>();
+        if !exchange(place, flight.tail(), claimed.tail()) {
+            return None;
+        }
+    }
     if FLIGHTS.remove(key).is_err() {
         return None;
     }
     add_control(control::STANDING, u64::MAX);
-    if key.slot > 0 {
+    if key.slot > 1 {
         add_control(control::TWINS, u64::MAX);
     }
     Some(flight)
+}
+
+/// Takes a bio of this length from its seat.
+#[inline(always)]
+fn vacate(name: u64, sectors: u32) -> Option<Flight> {
+    let seat = seat(name)?;
+    // SAFETY: a field of a live map value.
+    let place = unsafe { &raw mut (*seat).name };
+    if !exchange(place, name, Seat::BUSY) {
+        return None;
+    }
+    // SAFETY: nobody else touches a busy seat.
+    let flight = unsafe { (*seat).flight };
+    let ours = flight.sectors == sectors;
+    // By exchange, which keeps the copy above it on every machine.
+    exchange(place, Seat::BUSY, if ours { 0 } else { name });
+    ours.then_some(flight)
 }

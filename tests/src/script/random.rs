@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Writes at random multiples of `align` below `area`, each of a random
 /// multiple of `align` from `min` to `max` bytes, never past `area`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Random {
     pub area: u64,
     pub align: u64,

@@ -65,7 +65,8 @@ impl Probe {
         Ok(seated
             .into_iter()
             .chain(standing.map(|(key, flight)| (Place::Map(key), flight)))
-            .filter(|(_, flight)| span.has(flight))
+            // A program is about to remove those without sectors.
+            .filter(|(_, flight)| flight.sectors > 0 && span.has(flight))
             .collect())
     }
 
@@ -96,7 +97,7 @@ impl Probe {
                 Place::Map(key) => {
                     let gone = self.flights_map()?.remove(&key).is_ok();
                     if gone {
-                        self.edges.bio_left_the_map(key.slot > 0);
+                        self.edges.bio_left_the_map(key.slot > 1);
                     }
                     gone
                 }

@@ -119,8 +119,8 @@ impl Edges {
         self.control.write(control::DEVICES as usize, changes);
     }
 
-    /// Tells the programs that a bio was taken out of the map, and whether it
-    /// shared its start sector with another.
+    /// Tells the programs that a bio was taken out of the map, and whether
+    /// another of its start sector was there.
     pub fn bio_left_the_map(&self, twin: bool) {
         let down = |index: u32| {
             self.control
