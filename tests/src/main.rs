@@ -17,6 +17,7 @@ mod knob;
 mod ledger;
 mod place;
 mod record;
+mod profiles;
 mod report;
 mod script;
 mod selftest;
@@ -37,6 +38,7 @@ fn tests() -> Vec<harness::Test> {
     tests.extend(record::tests());
     tests.extend(bad_input::tests());
     tests.extend(cases::tests());
+    tests.extend(profiles::tests());
     tests
 }
 

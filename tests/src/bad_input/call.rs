@@ -133,6 +133,11 @@ impl Running {
         self.child.id()
     }
 
+    /// Whether it is over.
+    pub fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_some())
+    }
+
     pub fn signal(&self, signal: Signal) -> Result<()> {
         let pid = Pid::from_raw(self.child.id() as i32).context("the program's pid")?;
         kill_process(pid, signal).context("signalling the program")

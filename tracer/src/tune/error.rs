@@ -85,7 +85,7 @@ pub enum TuneError {
         reason: io::Error,
     },
     /// A value cannot be set.
-    #[error("{what}={value}: cannot be set: {reason}")]
+    #[error("{what}: cannot be set to {value}: {reason}")]
     Write {
         /// Knob and place.
         what: String,

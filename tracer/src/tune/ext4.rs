@@ -3,7 +3,7 @@
 //!
 //! The filesystem is reconfigured (fspick and fsconfig, Linux 5.2), not the
 //! mount: options of the mount (nosuid, nodev, noexec, noatime …) are not
-//! touched. Flags of the filesystem (ro, sync, dirsync, lazytime, mand) are
+//! touched. Flags of the filesystem (ro, sync, lazytime, mand) are
 //! named again, for ext4 compares them with what it has. Before and after,
 //! every line of the mount table and all of ext4's options are compared.
 
@@ -28,8 +28,9 @@ use crate::{
     profile::{Knob, Value},
 };
 
-/// Flags of a filesystem that a remount has to name again.
-const FLAGS: &[&str] = &["ro", "sync", "dirsync", "mand", "lazytime"];
+/// Flags of a filesystem that a remount has to name again. Others, such as
+/// dirsync, no remount may name, and none changes.
+const FLAGS: &[&str] = &["ro", "sync", "mand", "lazytime"];
 
 /// The filesystem that a directory is on.
 pub fn of_directory(dir: &Path) -> Result<On, TuneError> {
