@@ -290,3 +290,72 @@ pub fn boot() -> Result<String, TuneError> {
     })?;
     Ok(text.trim().to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    fn state(pid: u32) -> State {
+        State {
+            boot: "b".to_owned(),
+            pid,
+            entries: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn one_has_it_at_a_time_and_it_goes_with_the_last() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("state");
+        let me = rustix::process::geteuid().as_raw();
+        let dir = Dir::lock_at(&path, me).unwrap();
+        dir.write(RUN, &state(std::process::id())).unwrap();
+        let second = Dir::lock_at(&path, me).unwrap_err();
+        assert!(matches!(second, TuneError::Busy { pid: Some(pid) } if pid == std::process::id()));
+        assert_eq!(dir.read(RUN).unwrap(), Some(state(std::process::id())));
+        assert_eq!(dir.read(KEPT).unwrap(), None);
+        dir.remove(RUN).unwrap();
+        dir.leave();
+        assert!(!path.exists());
+        let again = Dir::lock_at(&path, me).unwrap();
+        again.write(KEPT, &state(1)).unwrap();
+        again.leave();
+        assert!(path.join(KEPT).exists());
+    }
+
+    #[test]
+    fn what_others_could_have_made_is_refused() {
+        let temp = tempfile::tempdir().unwrap();
+        let me = rustix::process::geteuid().as_raw();
+        let path = temp.path().join("state");
+        let refused = |result: Result<Dir, TuneError>| {
+            assert!(
+                matches!(result, Err(TuneError::Unsafe { .. })),
+                "{result:?}"
+            );
+        };
+        refused(Dir::lock_at(&temp.path().join("other"), me + 1));
+        drop(Dir::lock_at(&path, me).unwrap());
+        let link = temp.path().join("link");
+        symlink(&path, &link).unwrap();
+        refused(Dir::lock_at(&link, me));
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o750)).unwrap();
+        refused(Dir::lock_at(&path, me));
+        let file = temp.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        refused(Dir::lock_at(&file, me));
+    }
+
+    #[test]
+    fn a_zombie_is_not_alive() {
+        assert!(is_alive(std::process::id()));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let end = Instant::now() + Duration::from_secs(5);
+        while is_alive(child.id()) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(!is_alive(child.id()));
+        child.wait().unwrap();
+    }
+}

@@ -132,7 +132,7 @@ pub enum TuneError {
     #[error("cannot start the guard that puts back when this run dies: {0}")]
     Guard(io::Error),
     /// An earlier run's changes cannot be put back.
-    #[error("an earlier run's changes cannot be put back: {}", .0.failures())]
+    #[error("an earlier run's changes cannot be put back: {}", .0.failed.join("; "))]
     Leftover(Box<Report>),
 }
 

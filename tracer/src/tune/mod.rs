@@ -7,6 +7,10 @@
 //! Every value is read back after it is set. A value is put back only while it
 //! is still ours: what somebody else has set meanwhile is left and reported.
 //!
+//! Putting back takes some milliseconds, but a remount waits for a sync of its
+//! filesystem that is under way, as long as the device takes for that.
+//! Throttles and sysctls come first.
+//!
 //! This module never prints. It works in the program `writepath` only, for the
 //! guard is that program again.
 
@@ -156,7 +160,7 @@ impl Tuning {
             return Report::default();
         };
         let report = restore::restore(&held.dir, RUN).unwrap_or_else(|error| Report {
-            failed: vec![("the state of this run".to_owned(), error.to_string())],
+            failed: vec![error.to_string()],
             ..Report::default()
         });
         held.guard.dismiss();

@@ -42,9 +42,9 @@ pub struct Report {
     pub left: Vec<Left>,
     /// Gone with its filesystem or device.
     pub gone: Vec<String>,
-    /// Not put back: what, and why. It stays in the state, for
+    /// Not put back, and why. It stays in the state, for
     /// `writepath profile restore`.
-    pub failed: Vec<(String, String)>,
+    pub failed: Vec<String>,
 }
 
 impl Report {
@@ -66,24 +66,15 @@ impl Report {
         self.failed.extend(other.failed);
     }
 
-    /// The failures in one line.
-    pub fn failures(&self) -> String {
-        let texts: Vec<String> = self
-            .failed
-            .iter()
-            .map(|(what, why)| format!("{what}: {why}"))
-            .collect();
-        texts.join("; ")
-    }
-
     /// All of it, a line each.
     pub fn lines(&self) -> Vec<String> {
         let back = self.back.iter().map(|change| format!("put back: {change}"));
         let gone = self.gone.iter().map(|what| format!("gone: {what}"));
         let left = self.left.iter().map(Left::to_string);
-        let failed = self.failed.iter().map(|(what, why)| {
-            format!("NOT put back: {what}: {why}; try `writepath profile restore`")
-        });
+        let failed = self
+            .failed
+            .iter()
+            .map(|why| format!("NOT put back: {why}; try `writepath profile restore`"));
         back.chain(gone).chain(left).chain(failed).collect()
     }
 }

@@ -58,7 +58,7 @@ fn one(entry: &Entry, report: &mut Report) -> bool {
             return true;
         }
         Err(error) => {
-            report.failed.push((entry.what(), error.to_string()));
+            report.failed.push(format!("{}: {error}", entry.what()));
             return false;
         }
     };
@@ -83,7 +83,7 @@ fn one(entry: &Entry, report: &mut Report) -> bool {
                 true
             }
             Err(error) => {
-                report.failed.push((entry.what(), error.to_string()));
+                report.failed.push(error.to_string());
                 false
             }
         },

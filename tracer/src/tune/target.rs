@@ -105,7 +105,8 @@ impl Change {
         match &self.on {
             On::Machine => format!("sysctl -w {}", knob.with(value)),
             On::Filesystem { point, .. } => {
-                format!("mount -o remount,{} {}", knob.with(value), point.display())
+                let point = point.to_string_lossy().replace('\'', r"'\''");
+                format!("mount -o remount,{} '{point}'", knob.with(value))
             }
             On::Device { dev } => format!("echo '{dev} {value}' > {knob}"),
         }
