@@ -12,6 +12,7 @@ mod cases;
 mod clean;
 mod commits;
 mod disk;
+mod explain;
 mod harness;
 mod knob;
 mod ledger;
@@ -39,6 +40,7 @@ fn tests() -> Vec<harness::Test> {
     tests.extend(bad_input::tests());
     tests.extend(cases::tests());
     tests.extend(profiles::tests());
+    tests.extend(explain::tests());
     tests
 }
 

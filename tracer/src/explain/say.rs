@@ -251,7 +251,7 @@ fn idle_expire(scene: &Scene<'_>, finding: &Finding) -> String {
         .find(|part| paths.contains(&part.path.as_str()));
     let data = data.map_or_else(String::new, |part| {
         format!(
-            " Most file data ({} of all sectors) was written by {} {}: {}.",
+            " Most file data ({} of all sectors) came by path {}, trigger {}: {}.",
             of_tenths(part.tenths, part.sectors),
             part.path,
             part.trigger,
@@ -298,7 +298,7 @@ fn writeback(scene: &Scene<'_>, finding: &Finding) -> String {
     let waited = match (finding.decided, scene.writeback_s) {
         (Some(0), Some(tick)) => format!(
             "None of it waited for the tick alone: dirty_expire had held it back for longer \
-             than the {} between two",
+             than the {} between two ticks",
             why::seconds(tick)
         ),
         (Some(alone), _) => format!(
@@ -308,9 +308,11 @@ fn writeback(scene: &Scene<'_>, finding: &Finding) -> String {
         (None, _) => "How much of it waited for the tick alone is not known".to_owned(),
     };
     format!(
-        "{} can act on the same {} at most, for the flusher's ticks wrote it. {waited}.",
+        "{} can act on {} of the sectors of {} at most, for the flusher wrote them at its \
+         ticks. {waited}.",
         named(finding),
-        percent(scene.percent(finding.ceiling))
+        percent(scene.percent(finding.ceiling)),
+        place(scene)
     )
 }
 
@@ -321,7 +323,7 @@ fn background(scene: &Scene<'_>, finding: &Finding) -> String {
         let (dirty, threshold) = (bytes(memory.dirty_max), bytes(memory.background_min));
         (
             memory.dirty_max >= memory.background_min,
-            format!("at most {dirty} were dirty in the machine against a threshold of {threshold} ({samples} samples)"),
+            format!("at most {dirty} were dirty in the machine against a threshold of {threshold}, in {samples} samples"),
         )
     });
     if finding.ceiling > 0 {
@@ -409,7 +411,7 @@ pub fn of_device(scene: &Scene<'_>) -> String {
     }
     if unknown_sectors > 0 {
         words.push(format!(
-            "of {} it is not known",
+            "the cause of {} is not known",
             of_tenths(unknown, unknown_sectors)
         ));
     }

@@ -2,5 +2,6 @@
 
 mod experiments;
 mod files;
+mod golden;
 mod knobs;
 mod made;

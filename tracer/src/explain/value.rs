@@ -121,7 +121,7 @@ fn of_time(scene: &Scene<'_>, to_s: f64, expire: bool, all: u64) -> (u64, String
     };
     let writes = (most / least).floor() + 2.0;
     let left = (all as f64 / writes).floor() as u64;
-    let why = format!("of {writes:.0} writes of a page one is left at least");
+    let why = format!("{writes:.0} writes of a page become one at best");
     (all - left.min(all), why)
 }
 

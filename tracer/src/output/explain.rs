@@ -19,7 +19,7 @@ pub fn write(out: &mut dyn Write, explanation: &Explanation) -> io::Result<()> {
             writeln!(out)?;
         }
         if let Some(profile) = &explanation.profile {
-            writeln!(out, "under profile {}", terminal(profile.as_bytes()))?;
+            writeln!(out, "under profile {}:\n", terminal(profile.as_bytes()))?;
         }
         of_device(out, device)?;
     }
@@ -113,12 +113,29 @@ fn percent(part: u64, whole: u64) -> String {
     format!("{:.1} %", part as f64 * 100.0 / whole as f64)
 }
 
+/// Words of a text; a number keeps its unit.
+fn words(text: &str) -> Vec<String> {
+    const UNITS: [&str; 9] = ["%", "s", "ms", "min", "h", "B", "KiB", "MiB", "GiB"];
+    let mut words: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        let unit = word.trim_end_matches(|c: char| c.is_ascii_punctuation() && c != '%');
+        match words.last_mut() {
+            Some(last) if UNITS.contains(&unit) && last.ends_with(|c: char| c.is_ascii_digit()) => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            _ => words.push(word.to_owned()),
+        }
+    }
+    words
+}
+
 /// Writes a paragraph; a word that does not fit a line is cut.
 fn wrapped(out: &mut dyn Write, first: &str, indent: &str, text: &str) -> io::Result<()> {
     let mut line = first.to_owned();
     let mut empty = true;
-    for word in text.split_whitespace() {
-        let word = shorten(word, WIDTH - indent.len());
+    for word in words(text) {
+        let word = shorten(&word, WIDTH - indent.len());
         let wide = line.chars().count() + usize::from(!empty) + word.chars().count();
         if wide > WIDTH && !empty {
             writeln!(out, "{line}")?;
@@ -147,5 +164,7 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH));
         assert!(text.lines().skip(1).all(|line| line.starts_with("  ")));
         assert_eq!(text.matches("word").count(), 40);
+        let kept = words("at 20.7 %, or 4 MiB: not a % of 5 s.");
+        assert_eq!(kept.join("|"), "at|20.7 %,|or|4 MiB:|not|a|%|of|5 s.");
     }
 }

@@ -4,29 +4,10 @@ use super::made::*;
 use crate::explain::{read, *};
 use serde_json::{Value, json};
 
-/// An experiment: blocks of two profiles, at these sectors a second.
-fn experiment(base: &Made, name: &str, knob: &str, value: u64, rates: &[f64]) -> Vec<u8> {
-    let block = |profile: &str, sectors: f64| {
-        json!({"profile": profile, "order": 0, "duration_s": base.duration_s,
-            "sectors": sectors as u64, "trace": base.device()})
-    };
-    let whole = base.sectors() as f64;
-    let mut blocks: Vec<Value> = [0.99, 1.0, 1.01]
-        .map(|part| block("default", whole * part))
-        .to_vec();
-    blocks.extend(rates.iter().map(|part| block(name, whole * part)));
-    json!({"schema": "writepath.experiment/1", "name": "x", "kernel": "6.12.0",
-        "profiles": [{"name": "default", "knobs": {"commit": 5}},
-            {"name": name, "knobs": {"commit": 5, knob: value}}],
-        "blocks": blocks})
-    .to_string()
-    .into_bytes()
-}
-
 #[test]
 fn what_was_measured_stands_beside_the_ceiling() {
     let made = board();
-    let text = experiment(&made, "commit-60", "commit", 60, &[0.96, 0.965, 0.955]);
+    let text = made.experiment("commit-60", "commit", 60, &[0.96, 0.965, 0.955]);
     let evidence = read::any(&text, None).unwrap();
     let explanation = explain(&evidence, &[]);
     assert_eq!(explanation.profile.as_deref(), Some("default"));
@@ -49,7 +30,7 @@ fn what_was_measured_stands_beside_the_ceiling() {
 #[test]
 fn more_than_the_ceiling_is_a_contradiction() {
     // commit= reaches a fifth of these sectors; a half is too much.
-    let text = experiment(&board(), "commit-60", "commit", 60, &[0.5, 0.51, 0.49]);
+    let text = board().experiment("commit-60", "commit", 60, &[0.5, 0.51, 0.49]);
     let evidence = read::any(&text, None).unwrap();
     let found = explain(&evidence, &[]).devices.remove(0);
     assert_eq!(found.contradictions.len(), 1);
@@ -59,7 +40,7 @@ fn more_than_the_ceiling_is_a_contradiction() {
         found.contradictions
     );
     // Within its interval it is none.
-    let text = experiment(&board(), "commit-60", "commit", 60, &[0.2, 1.4, 0.5]);
+    let text = board().experiment("commit-60", "commit", 60, &[0.2, 1.4, 0.5]);
     let evidence = read::any(&text, None).unwrap();
     let found = explain(&evidence, &[]).devices.remove(0);
     assert!(found.contradictions.is_empty());

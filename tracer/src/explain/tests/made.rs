@@ -223,3 +223,24 @@ pub fn board() -> Made {
         list,
     )
 }
+
+impl Made {
+    /// An experiment: blocks of two profiles, at these sectors a second.
+    pub fn experiment(&self, name: &str, knob: &str, value: u64, rates: &[f64]) -> Vec<u8> {
+        let block = |profile: &str, sectors: f64| {
+            json!({"profile": profile, "order": 0, "duration_s": self.duration_s,
+            "sectors": sectors as u64, "trace": self.device()})
+        };
+        let whole = self.sectors() as f64;
+        let mut blocks: Vec<Value> = [0.99, 1.0, 1.01]
+            .map(|part| block("default", whole * part))
+            .to_vec();
+        blocks.extend(rates.iter().map(|part| block(name, whole * part)));
+        json!({"schema": "writepath.experiment/1", "name": "x", "kernel": "6.12.0",
+        "profiles": [{"name": "default", "knobs": {"commit": 5}},
+            {"name": name, "knobs": {"commit": 5, knob: value}}],
+        "blocks": blocks})
+        .to_string()
+        .into_bytes()
+    }
+}
