@@ -22,6 +22,8 @@ pub fn tests() -> Vec<Test> {
     vec![
         test("budget_is_used_up", budget_is_used_up),
         test("killed_recorder", killed_recorder),
+        test("losses_are_counted", losses_are_counted),
+        test("full_disk", full_disk),
         test("not_a_recording", not_a_recording),
         test("places_that_cannot_be_written", bad_places),
         test("file_is_its_users", file_is_its_users),
@@ -99,6 +101,49 @@ fn killed_recorder() -> Result<()> {
     let told = Call::new(["report".as_ref(), file.as_os_str()])?.run()?;
     told.status(&[0])?;
     ensure!(told.stdout.contains("cut short"), "{}", told.told());
+    Ok(())
+}
+
+/// A recorder that does not get to its ring loses events, and says how many.
+fn losses_are_counted() -> Result<()> {
+    let bed = bed()?;
+    let file = file(&bed);
+    let running = start(&bed, &file, &["--writes"])?;
+    // More than the ring holds: 4 MiB at 56 bytes a record.
+    let made = 150_000;
+    running.signal(Signal::STOP)?;
+    run("recorded", &[open(bed.path("a"), "rw"), overwrite(made)])?;
+    running.signal(Signal::CONT)?;
+    running.signal(Signal::INT)?;
+    let ended = running.wait()?;
+    ended.status(&[4])?.says(&["events lost"])?;
+    let got = read(ended, &file)?;
+    let lost = got.report["lost"]["write"].as_u64().unwrap_or(0);
+    let kept = got.on("write", bed.ino("a")?).len() as u64;
+    ensure!(lost > 0 && kept > 0, "{lost} lost, {kept} kept");
+    ensure!(lost + kept == made, "{lost} lost and {kept} kept of {made}");
+    Ok(())
+}
+
+/// Where the recording cannot be written the run fails, and names the file.
+fn full_disk() -> Result<()> {
+    let bed = bed()?;
+    let node = bed.node();
+    let node = node.to_string_lossy();
+    let dir = run_dir().join("full");
+    fs::create_dir(&dir)?;
+    let flags = rustix::mount::MountFlags::NODEV;
+    rustix::mount::mount("tmpfs", &dir, "tmpfs", flags, c"size=4096")?;
+    fs::write(dir.join("filler"), vec![1_u8; 4096])?;
+    let place = dir.join("out.data");
+    let shown = place.to_string_lossy();
+    let ran = run_dir().join("ran").to_string_lossy().into_owned();
+    let args = ["record", "-d", &node, "-o", &shown, "--", "touch", &ran];
+    let ended = Call::new(args)?.run()?;
+    ended.status(&[1])?.silent()?.says(&[&shown])?;
+    ended.says(&["space", "full"])?;
+    ensure!(!Path::new(&ran).exists(), "CMD was started all the same");
+    let _ = rustix::mount::unmount(&dir, rustix::mount::UnmountFlags::DETACH);
     Ok(())
 }
 

@@ -225,7 +225,16 @@ fn commits_are_the_ledgers() -> Result<()> {
         &[],
         &[
             open(bed.path("a"), "rw"),
-            repeat(3, vec![pwrite(0, 9), Step::Sync(SyncCall::Fsync)]),
+            // Within a tick of the clock the inode stays the same, and there
+            // is nothing to commit.
+            repeat(
+                3,
+                vec![
+                    Step::Sleep { ms: 50 },
+                    pwrite(0, 9),
+                    Step::Sync(SyncCall::Fsync),
+                ],
+            ),
             Step::Create {
                 path: bed.path("new"),
                 len: 10,

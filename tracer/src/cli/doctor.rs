@@ -80,7 +80,8 @@ fn diagnose() -> Diagnosis {
     let mut hooks = Vec::new();
     let mut tried = false;
     if let Some(facts) = &facts {
-        let steps = plan::make(facts);
+        let mut steps = plan::make(facts);
+        steps.extend(plan::writes(facts));
         // Without privileges tracefs hides its events: nothing can be told.
         let visible = steps.iter().any(|step| !step.candidates.is_empty());
         if privileges().is_ok() {

@@ -140,13 +140,14 @@ pub struct AnswerLine {
     pub lost: Vec<String>,
 }
 
-const ANSWERS: [Answer; 6] = [
+const ANSWERS: [Answer; 7] = [
     Answer::Sectors,
     Answer::Paths,
     Answer::Triggers,
     Answer::Files,
     Answer::Dirtiers,
     Answer::Commits,
+    Answer::Writes,
 ];
 
 fn kind(kind: Kind) -> &'static str {

@@ -20,7 +20,7 @@ pub const MAX_EVENTS: usize = 1 << 16;
 /// Bytes of a name, at most.
 pub const MAX_NAME: usize = 4096;
 /// Bytes of the ledger over all its sections, at most.
-pub const MAX_LEDGER: usize = 256 << 20;
+pub const MAX_LEDGER: usize = 64 << 20;
 
 /// Kind of a section: four letters.
 pub type Tag = [u8; 4];
