@@ -48,6 +48,7 @@ pub fn tests() -> Vec<Test> {
         .collect();
     tests.push(Test::new("profiles::remount_keeps_a_read_only_mount", read_only_mount).full());
     tests.push(Test::new("profiles::remount_without_a_journal", no_journal).full());
+    tests.push(Test::new("profiles::remount_on_a_partition", partition).full());
     tests
 }
 
@@ -106,5 +107,11 @@ fn read_only_mount() -> Result<()> {
 fn no_journal() -> Result<()> {
     let _originals = Originals::set()?;
     let bed = Bed::new(Spec::ext4(64).mkfs("-O ^has_journal"))?;
+    around(&bed, 5)
+}
+
+fn partition() -> Result<()> {
+    let _originals = Originals::set()?;
+    let bed = Bed::new(Spec::ext4(80).partition(9))?;
     around(&bed, 5)
 }

@@ -110,7 +110,7 @@ impl Reader<'_> {
         })
     }
 
-    /// A text for people: short, and without control characters.
+    /// A text for people: short, and without characters that a terminal acts on.
     fn label(
         &self,
         at: &Range<usize>,
@@ -118,7 +118,7 @@ impl Reader<'_> {
         text: &str,
         most: usize,
     ) -> Result<String, ProfileError> {
-        if text.is_empty() || text.len() > most || text.chars().any(char::is_control) {
+        if text.is_empty() || text.len() > most || text.chars().any(acts) {
             let what = format!("{key} must be 1 to {most} bytes in one line");
             return Err(self.fail(at, what));
         }
@@ -128,6 +128,13 @@ impl Reader<'_> {
     fn fail(&self, at: &Range<usize>, what: String) -> ProfileError {
         fail(self.text, at.start, what)
     }
+}
+
+/// Whether a terminal does something at a character: control characters, and
+/// those that turn the direction of text.
+fn acts(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
 /// What is said of a key that no profile has.
@@ -210,6 +217,11 @@ mod tests {
         assert_eq!((line, what.contains("out of range")), (2, true), "{what}");
         assert!(error("commit = 30\n").1.contains("name"));
         assert!(error("name = \"x\"\n").1.contains("sets nothing"));
+        assert!(
+            error("name = \"a\\u202eb\"\ncommit = 1\n")
+                .1
+                .contains("one line")
+        );
         assert!(
             error("name = \"a\\u001b[31mb\"\ncommit = 1\n")
                 .1
