@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     time::Duration,
 };
 use tracer_common::{CALL_NONE, RowKey, RowValue, op, path, trig};
@@ -12,6 +12,10 @@ use writepath::{
         ledger::Accounts,
         names::Names,
         summary::{self, Context, Filter},
+    },
+    experiment::{
+        self,
+        result::{Block, Emulated, Experiment, Machine, Sample, Used, Window, Workload},
     },
     explain::{self, Source},
     model::{
@@ -24,7 +28,7 @@ use writepath::{
         path::{Op, Path},
         trigger::{self, CommitTrigger},
     },
-    output::{explain as explained, json, profile as shown},
+    output::{explain as explained, json, pictures, profile as shown},
     profile::{Knob, builtins, lint, parse_toml},
     workload::{
         Stop, account,
@@ -436,4 +440,89 @@ fn keys_and_words_of_explain_are_documented() {
         [Source::Trace, Source::Experiment].map(Source::name),
     );
     expect(explained::json::SCHEMA, ["filtered", "residual"]);
+}
+
+#[test]
+fn keys_of_experiment_are_documented() {
+    let block = Block {
+        profile: "default".to_owned(),
+        order: 0,
+        settle_s: 70.0,
+        duration_s: 360.0,
+        sectors: 2048,
+        mib_per_min: 0.17,
+        dirty_before_bytes: None,
+        dirty_after_bytes: None,
+        windows: vec![Window {
+            t_s: 30.0,
+            sectors: 8,
+        }],
+        samples_file: "samples-0.jsonl".to_owned(),
+        trace: Value::Null,
+    };
+    let experiment = Experiment {
+        schema: experiment::result::SCHEMA.to_owned(),
+        name: "emmc-dirty-tuning".to_owned(),
+        kernel: "6.1.0".to_owned(),
+        machine: Machine {
+            arch: "x86_64".to_owned(),
+            cpus: 2,
+            memory_bytes: 1 << 30,
+            device: "loop0".to_owned(),
+        },
+        started_at: "2026-11-30T12:00:00Z".to_owned(),
+        seed: 1,
+        time_scale: 5,
+        cycles: 10,
+        as_ram_bytes: None,
+        emulate: Some(Emulated {
+            bytes_per_s: 30_000_000,
+            iops: None,
+        }),
+        tbw_gib: 122_880.0,
+        workload: Workload {
+            name: "iot-files".to_owned(),
+            place: "fixed".to_owned(),
+            files: 5000,
+            file_kib: 64,
+            threads: 100,
+            period_s: 6.0,
+            account: None,
+        },
+        profiles: vec![Used {
+            name: "default".to_owned(),
+            knobs: BTreeMap::new(),
+            nominal: BTreeMap::new(),
+        }],
+        blocks: vec![block],
+        planned: 2,
+    };
+    let schema = experiment::result::SCHEMA;
+    expect(schema, keys_of(&serde_json::to_value(experiment).unwrap()));
+    let sample = Sample {
+        t_s: 1.0,
+        settled: true,
+        dirty_bytes: 0,
+        writeback_bytes: 0,
+        background_bytes: 0,
+        threshold_bytes: 0,
+        sectors: BTreeMap::new(),
+    };
+    expect(schema, keys_of(&serde_json::to_value(sample).unwrap()));
+    for (name, _) in pictures::draw(&made()) {
+        expect(schema, [name]);
+    }
+}
+
+/// An experiment without blocks.
+fn made() -> Experiment {
+    serde_json::from_value(serde_json::json!({
+        "schema": "writepath.experiment/1", "name": "x", "kernel": "6.1", "seed": 1,
+        "machine": {"arch": "x86_64", "cpus": 1, "memory_bytes": 1, "device": "loop0"},
+        "started_at": "", "time_scale": 1, "cycles": 10, "as_ram_bytes": null,
+        "emulate": null, "tbw_gib": 1.0, "profiles": [], "blocks": [], "planned": 0,
+        "workload": {"name": "x", "place": "fixed", "files": 1, "file_kib": 4,
+                     "threads": 1, "period_s": 1.0, "account": null},
+    }))
+    .unwrap()
 }

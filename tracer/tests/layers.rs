@@ -10,12 +10,14 @@ use std::{
 const PURE: &[&str] = &[
     "model",
     "decode",
+    "experiment",
     "explain",
     "attribute",
     "layout",
     "plan",
     "recording",
     "output",
+    "stats",
     "profile",
 ];
 const FRONT: &[&str] = &["cli", "main"];

@@ -5,7 +5,6 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 use super::BedError;
-use super::image::Image;
 
 /// `LOOP_CTL_GET_FREE` of linux/loop.h.
 const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4C82;
@@ -50,9 +49,9 @@ pub struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// Attaches `image` to a free loop device with autoclear and, where the
-    /// image's filesystem can, direct I/O.
-    pub fn attach(image: &Image) -> Result<Self, BedError> {
+    /// Attaches an image, or another device, to a free loop device with
+    /// autoclear and, where what lies below can, direct I/O.
+    pub fn attach(image: &impl AsFd) -> Result<Self, BedError> {
         let control = OpenOptions::new()
             .read(true)
             .write(true)
@@ -104,6 +103,17 @@ impl LoopDevice {
         &self.name
     }
 
+    /// Another on top of it, which keeps it attached.
+    pub fn stack(&self) -> Result<Self, BedError> {
+        let path = self.path();
+        let below = OpenOptions::new().read(true).write(true).open(&path);
+        let below = below.map_err(|reason| BedError::Attach {
+            device: path,
+            reason,
+        })?;
+        Self::attach(&below)
+    }
+
     /// Its path below /dev.
     pub fn path(&self) -> String {
         format!("/dev/{}", self.name)
@@ -138,7 +148,7 @@ fn get_free(control: &File) -> io::Result<u32> {
     u32::try_from(number).map_err(|_| io::Error::last_os_error())
 }
 
-fn configure(device: &File, image: &Image) -> io::Result<()> {
+fn configure(device: &File, image: &impl AsFd) -> io::Result<()> {
     let config = LoopConfig {
         fd: image.as_fd().as_raw_fd() as u32,
         // The kernel's choice.

@@ -46,6 +46,10 @@ pub struct BedOptions {
     pub mount_options: String,
     /// Owner of the filesystem's root directory (uid, gid); none: root.
     pub owner: Option<(u32, u32)>,
+    /// Put a second loop device on the first, and the filesystem on that: what
+    /// slows the lower one down is then a slow device below a disk with a
+    /// queue of its own.
+    pub stacked: bool,
 }
 
 impl Default for BedOptions {
@@ -59,6 +63,7 @@ impl Default for BedOptions {
                 .to_vec(),
             mount_options: String::new(),
             owner: None,
+            stacked: false,
         }
     }
 }
@@ -69,6 +74,7 @@ pub struct Bed {
     // In the order in which they have to go.
     mount: Option<Mount>,
     device: LoopDevice,
+    below: Option<LoopDevice>,
     private: Arc<Private>,
     mount_point: PathBuf,
 }
@@ -86,8 +92,15 @@ impl Bed {
         let wanted = mount::Options::parse(&options.mount_options)?;
         let private = namespace::enter()?;
         let image = Image::create(&options.dir, options.size_bytes)?;
-        let device = LoopDevice::attach(&image)?;
-        knobs::reset(device.name())?;
+        let lowest = LoopDevice::attach(&image)?;
+        knobs::reset(lowest.name())?;
+        let (device, below) = if options.stacked {
+            let upper = lowest.stack()?;
+            knobs::reset(upper.name())?;
+            (upper, Some(lowest))
+        } else {
+            (lowest, None)
+        };
         mkfs::run(&mkfs, &options.mkfs_args, &device.path())?;
         // mkfs discards, which punched holes: take the space again, so that
         // the bed cannot run out of it half way.
@@ -97,6 +110,7 @@ impl Bed {
         Ok(Self {
             mount: Some(mount),
             device,
+            below,
             private,
             mount_point,
         })
@@ -110,6 +124,11 @@ impl Bed {
     /// The loop device's name, such as `loop7`.
     pub fn device_name(&self) -> &str {
         self.device.name()
+    }
+
+    /// The name of the device below, in a stacked bed.
+    pub fn below(&self) -> Option<&str> {
+        self.below.as_ref().map(LoopDevice::name)
     }
 
     /// Whether the loop device goes around the page cache of the filesystem
@@ -140,12 +159,16 @@ impl Drop for Bed {
         // The next user of this loop device's number shall not inherit what
         // an experiment set. Nobody could act on an error here; attaching
         // resets them again and reports.
-        let _ = knobs::reset(self.device.name());
+        for device in std::iter::once(&self.device).chain(&self.below) {
+            let _ = knobs::reset(device.name());
+        }
         self.private.remove_point(&self.mount_point);
-        self.device.release();
         let deadline = Instant::now() + DETACH;
-        while self.device.is_attached() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(5));
+        for device in std::iter::once(&mut self.device).chain(&mut self.below) {
+            device.release();
+            while device.is_attached() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(5));
+            }
         }
     }
 }

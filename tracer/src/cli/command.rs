@@ -1,6 +1,6 @@
 //! The traced command: a process group of its own, as the invoking user.
 
-use crate::model::ledger::CommandEnd;
+use crate::{kernel::processes::dies_with_us, model::ledger::CommandEnd};
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::{
@@ -53,6 +53,17 @@ fn lookup(name: &str) -> anyhow::Result<User> {
     bail!("no user {name} in /etc/passwd; give a name or number that is there")
 }
 
+/// Where the command's output goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Voice {
+    /// Where ours goes.
+    Ours,
+    /// All to stderr, for stdout is taken.
+    Stderr,
+    /// Nowhere: a part of ourselves, which dies with us.
+    Mute,
+}
+
 /// A running command.
 pub struct Traced {
     program: String,
@@ -65,7 +76,7 @@ pub fn start(
     words: &[OsString],
     user: Option<User>,
     dir: Option<&Path>,
-    stdout_is_taken: bool,
+    voice: Voice,
 ) -> anyhow::Result<Traced> {
     let (program, args) = words.split_first().context("no command")?;
     let name = program.to_string_lossy().into_owned();
@@ -77,10 +88,18 @@ pub fn start(
     if let Some(dir) = dir {
         command.current_dir(dir);
     }
-    if stdout_is_taken {
-        command.stdout(Stdio::from(
-            rustix::io::dup(std::io::stderr()).context("stderr")?,
-        ));
+    match voice {
+        Voice::Ours => {}
+        Voice::Stderr => {
+            let stderr = rustix::io::dup(std::io::stderr()).context("stderr")?;
+            command.stdout(Stdio::from(stderr));
+        }
+        Voice::Mute => {
+            command.stdin(Stdio::null());
+            command.stdout(Stdio::null());
+            command.stderr(Stdio::null());
+            dies_with_us(command.as_std_mut());
+        }
     }
     let child = command
         .spawn()

@@ -2,6 +2,7 @@
 
 mod command;
 mod doctor;
+mod experiment;
 mod explain;
 mod guard;
 mod profile;
@@ -31,6 +32,8 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Say which knob can act on which sectors, and why not on the rest.
     Explain(explain::ExplainArgs),
+    /// Run a workload under several profiles, and compare.
+    Experiment(experiment::ExperimentArgs),
     /// Print the ledger: every sector by path, trigger, file and process.
     Trace(Box<trace::TraceArgs>),
     /// Show, judge, apply and put back profiles of the write-back tunables.
@@ -66,6 +69,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Doctor(args) => doctor::run(args, &mut out),
         Command::Explain(args) => explain::run(&args, &mut out),
+        Command::Experiment(args) => experiment::run(args, &mut out),
         Command::Trace(args) => trace::run(&args, &mut out),
         Command::Profile(args) => profile::run(args, &mut out),
         Command::TuningGuard => Ok(guard::run()),

@@ -123,9 +123,10 @@ pub(super) fn say(text: &str) {
 /// What was typed makes no sense.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-struct Usage(String);
+pub(super) struct Usage(pub(super) String);
 
-fn status_of(error: &anyhow::Error) -> Option<u8> {
+/// The status of an error that has one of its own.
+pub(super) fn status_of(error: &anyhow::Error) -> Option<u8> {
     if error.is::<Usage>() {
         return Some(status::USAGE);
     }
@@ -138,7 +139,7 @@ fn status_of(error: &anyhow::Error) -> Option<u8> {
 }
 
 /// A built-in profile, else one in a file.
-fn load(name: &str) -> anyhow::Result<Profile> {
+pub(super) fn load(name: &str) -> anyhow::Result<Profile> {
     if let Some(profile) = builtin(name) {
         return Ok(profile);
     }
@@ -356,7 +357,7 @@ fn restore() -> anyhow::Result<ExitCode> {
 }
 
 /// Says what became of everything, and gives the status that it deserves.
-fn tell(report: &Report) -> ExitCode {
+pub(super) fn tell(report: &Report) -> ExitCode {
     report.lines().iter().for_each(|line| say(line));
     if report.is_clean() {
         ExitCode::SUCCESS

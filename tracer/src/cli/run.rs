@@ -2,7 +2,7 @@
 //! command, its signals, its end.
 
 use super::{
-    command::{self, Traced, User},
+    command::{self, Traced, User, Voice},
     status,
     stop::{Asked, Signals},
     typed::{create, parse_duration, parse_size},
@@ -164,7 +164,12 @@ impl RunArgs {
         } else {
             let user = self.user()?;
             let dir = bed.map(Bed::mount_point);
-            let start = || command::start(&self.command, user, dir, stdout_is_taken);
+            let voice = if stdout_is_taken {
+                Voice::Stderr
+            } else {
+                Voice::Ours
+            };
+            let start = || command::start(&self.command, user, dir, voice);
             Some(session.marking(start)??)
         };
         let ended = self.watch(session, &mut traced, signals, watcher).await?;

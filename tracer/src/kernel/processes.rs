@@ -1,6 +1,6 @@
 //! What /proc says of a process while it lives.
 
-use std::{fs, os::unix::ffi::OsStringExt};
+use std::{fs, io, os::unix::ffi::OsStringExt};
 
 /// Name of a process (its main thread's), if it lives.
 pub fn comm(pid: u32) -> Option<Vec<u8>> {
@@ -54,4 +54,18 @@ pub fn current_dir() -> Vec<u8> {
     std::env::current_dir()
         .map(|path| path.into_os_string().into_vec())
         .unwrap_or_default()
+}
+
+/// Makes a command die with the thread that starts it, however that ends. It
+/// would otherwise keep the mount namespace of a killed run alive.
+pub fn dies_with_us(command: &mut std::process::Command) {
+    use std::os::unix::process::CommandExt;
+    // SAFETY: between fork and exec only a system call is made, after the
+    // change of user, which would take the setting back.
+    unsafe {
+        command.pre_exec(|| {
+            let kill = Some(rustix::process::Signal::KILL);
+            rustix::process::set_parent_process_death_signal(kill).map_err(io::Error::from)
+        });
+    }
 }

@@ -30,6 +30,12 @@ pub fn write(out: &mut dyn io::Write, run: &Run, options: Options) -> io::Result
     out.write_all(b"\n")
 }
 
+/// The device objects of a run, for an object that holds them.
+pub fn devices(run: &Run, options: Options) -> serde_json::Result<Vec<serde_json::Value>> {
+    let devices = object(run, options).devices;
+    devices.into_iter().map(serde_json::to_value).collect()
+}
+
 #[derive(Serialize)]
 struct Object {
     schema: &'static str,

@@ -39,6 +39,7 @@ impl Session {
     pub fn interval(&mut self, filter: &Filter) -> Result<Run, SessionError> {
         let run = self.close(filter, false)?;
         self.accounts.next_interval();
+        self.swept = true;
         self.memory = Memory::default();
         self.knobs = pagecache::knobs();
         self.sample_memory();
@@ -119,9 +120,17 @@ impl Session {
     /// stays while many that came later complete.
     fn take_unseen(&mut self, last: bool) -> Result<Vec<u64>, SessionError> {
         // What was submitted before the run began may have completed before.
+        // Of an interval it was in flight where the interval began, for those
+        // that completed unseen were taken there.
         let span = Span {
-            begin: self.began.epoch,
+            begin: if self.swept { 0 } else { self.began.epoch },
             end: self.last.epoch,
+        };
+        let patience = if last {
+            PATIENT_WITH_BIOS
+        } else {
+            let interval = self.last.seconds_since(&self.began);
+            PATIENT_WITH_BIOS.min(Duration::from_secs_f64(interval / 10.0))
         };
         let mut sectors = vec![0; self.disks.len()];
         for (index, sum) in sectors.iter_mut().enumerate() {
@@ -134,7 +143,7 @@ impl Session {
                     std::thread::sleep(PLUGGED);
                 }
                 self.probe.take_unseen(disk, span)?
-            } else if last && self.outlives_others(index, span)? {
+            } else if self.outlives_others(index, span, patience)? {
                 self.probe.take_unseen(disk, span)?
             } else {
                 continue;
@@ -147,9 +156,14 @@ impl Session {
 
     /// Gives the bios of a busy disk time to complete; says whether those that
     /// are left then must have done so unseen.
-    fn outlives_others(&mut self, index: usize, span: Span) -> Result<bool, SessionError> {
+    fn outlives_others(
+        &mut self,
+        index: usize,
+        span: Span,
+        patience: Duration,
+    ) -> Result<bool, SessionError> {
         let before = self.probe.edges.completions();
-        let until = Instant::now() + PATIENT_WITH_BIOS;
+        let until = Instant::now() + patience;
         while Instant::now() < until && self.probe.flights(index as u16, span)? > 0 {
             std::thread::sleep(Duration::from_millis(20));
             if matches!(self.disks[index].stat(), Ok(stat) if stat.in_flight == 0) {

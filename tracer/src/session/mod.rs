@@ -38,7 +38,7 @@ use crate::{
     plan,
 };
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     io,
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
@@ -83,6 +83,8 @@ pub struct Session {
     began: EdgeReading,
     last: EdgeReading,
     vanished: bool,
+    /// An interval has ended: bios whose completion was not seen are gone.
+    swept: bool,
     started_at: u64,
     started_ns: u64,
     tick_ns: u64,
@@ -135,6 +137,7 @@ impl Session {
             began,
             last,
             vanished: false,
+            swept: false,
             started_at: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map(|since| since.as_secs())
@@ -157,6 +160,15 @@ impl Session {
     /// Names of the traced disks.
     pub fn disk_names(&self) -> Vec<String> {
         self.disks.iter().map(|disk| disk.name.clone()).collect()
+    }
+
+    /// Sectors of a disk by path since the run or the interval began, as far
+    /// as they are drained.
+    pub fn sectors_by_path(&self, disk: usize) -> BTreeMap<String, u64> {
+        let sums = self.accounts.by_path().into_iter();
+        sums.filter(|((of, _), _)| usize::from(*of) == disk)
+            .map(|((_, path), sectors)| (path.name().to_owned(), sectors))
+            .collect()
     }
 
     /// Runs `start`, whose new process and all its children are the traced

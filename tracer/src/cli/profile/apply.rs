@@ -3,7 +3,7 @@
 use super::{Chosen, say, status, tell};
 use crate::{
     cli::{
-        command::{self, Traced},
+        command::{self, Traced, Voice},
         stop::{Asked, Signals},
         typed::create,
     },
@@ -176,7 +176,7 @@ async fn hold(
         while !matches!(signals.next().await, Asked::End(_)) {}
         return Ok(None);
     }
-    let mut traced = command::start(&args.command, user, None, false)?;
+    let mut traced = command::start(&args.command, user, None, Voice::Ours)?;
     let ended = follow(&mut traced, signals).await?;
     Ok(ended.and_then(|status| {
         let end = traced.end(status);

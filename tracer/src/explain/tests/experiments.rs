@@ -2,7 +2,6 @@
 
 use super::made::*;
 use crate::explain::{read, *};
-use serde_json::{Value, json};
 
 #[test]
 fn what_was_measured_stands_beside_the_ceiling() {
