@@ -12,6 +12,7 @@ mod cases;
 mod clean;
 mod commits;
 mod disk;
+mod experiment;
 mod explain;
 mod harness;
 mod knob;
@@ -41,6 +42,7 @@ fn tests() -> Vec<harness::Test> {
     tests.extend(cases::tests());
     tests.extend(profiles::tests());
     tests.extend(explain::tests());
+    tests.extend(experiment::tests());
     tests
 }
 

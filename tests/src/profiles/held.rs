@@ -108,7 +108,7 @@ pub fn kill(pid: u32, signal: Signal) -> Result<()> {
 }
 
 /// The guard of a run: its child of that name.
-fn guard_of(run: u32) -> Option<u32> {
+pub fn guard_of(run: u32) -> Option<u32> {
     let children = fs::read_to_string(format!("/proc/{run}/task/{run}/children"));
     let listed = children.unwrap_or_default();
     let is_guard = |pid: &u32| {

@@ -21,7 +21,8 @@ pub fn tests() -> Vec<Test> {
                 both: 2,
             })
         })
-        .limit(120),
+        .limit(120)
+        .guest(),
         Test::new("profiles::killed_at_50_moments", || {
             kills(&Moments {
                 starting: 8,

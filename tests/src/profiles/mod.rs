@@ -6,11 +6,11 @@
 //! - [`remounts`] what a remount has to keep; [`others`] what others do;
 //! - [`left`] the state of runs that died, trusted or not; [`input`] bad input.
 
-mod held;
+pub mod held;
 mod input;
 mod kills;
 mod left;
-mod machine;
+pub mod machine;
 mod others;
 mod remounts;
 

@@ -37,7 +37,8 @@ pub fn tests() -> Vec<Test> {
         .map(|(name, options, commit)| {
             let test = Test::new(format!("profiles::remount_keeps_{name}"), move || {
                 keeps(options, *commit)
-            });
+            })
+            .guest();
             // Two of them for the quick tier: the flags, and a hidden default.
             if matches!(*name, "ro_sync_lazytime" | "plain") {
                 test

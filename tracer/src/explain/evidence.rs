@@ -1,6 +1,5 @@
 //! What is known of a run, whatever file it came from.
 
-use super::rewrites::Writes;
 use crate::profile::{Knob, Values};
 use std::collections::BTreeMap;
 
@@ -11,8 +10,6 @@ pub enum Source {
     Trace,
     /// The result of an experiment.
     Experiment,
-    /// A recording.
-    Recording,
 }
 
 impl Source {
@@ -21,7 +18,6 @@ impl Source {
         match self {
             Self::Trace => "trace",
             Self::Experiment => "experiment",
-            Self::Recording => "recording",
         }
     }
 }
@@ -39,8 +35,6 @@ pub struct Evidence {
     pub profiles: Vec<Profile>,
     /// Name of the first profile, which `devices` is about.
     pub base: Option<String>,
-    /// Writes of a recording, where it kept them.
-    pub writes: Option<Writes>,
 }
 
 /// One row of `paths`.

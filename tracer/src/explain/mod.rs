@@ -16,7 +16,6 @@ mod lever;
 mod measured;
 mod reach;
 pub mod read;
-mod rewrites;
 mod say;
 mod scene;
 mod table;

@@ -11,6 +11,7 @@ use std::{
     fs, io,
     os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -144,14 +145,34 @@ fn everything(dev: DevNumber, way: &Way) -> io::Result<Vec<String>> {
     Ok(lines.chain(options).collect())
 }
 
-/// A way to the filesystem: where it was, else elsewhere in this namespace,
-/// else in that of any process, for a run that is dead may have had a
-/// namespace of its own that others still live in.
+/// How long a filesystem may be mounted in a namespace that is going away.
+const GOING: Duration = Duration::from_secs(2);
+
+/// A way to the filesystem. One that no namespace has is on its way out with
+/// the last process of its own: waits until it is gone.
 fn find(dev: DevNumber, point: &Path) -> io::Result<Way> {
-    options(dev).ok_or_else(gone)?;
+    let until = Instant::now() + GOING;
+    loop {
+        options(dev).ok_or_else(gone)?;
+        if let Some(way) = reach(dev, point)? {
+            return Ok(way);
+        }
+        if Instant::now() > until {
+            return Err(io::Error::other(
+                "it is mounted, but in no mount namespace that can be reached",
+            ));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Where it was, else elsewhere in this namespace, else in that of any
+/// process, for a run that is dead may have had a namespace of its own that
+/// others still live in.
+fn reach(dev: DevNumber, point: &Path) -> io::Result<Option<Way>> {
     let own = "/proc/thread-self/mountinfo";
     if let Some(way) = in_table(own, Path::new("/"), dev, Some(point)) {
-        return Ok(way);
+        return Ok(Some(way));
     }
     let mut seen = Vec::new();
     for entry in fs::read_dir("/proc")?.flatten() {
@@ -172,12 +193,10 @@ fn find(dev: DevNumber, point: &Path) -> io::Result<Way> {
         let root = PathBuf::from(format!("/proc/{pid}/root"));
         let table = format!("/proc/{pid}/mountinfo");
         if let Some(way) = in_table(&table, &root, dev, None) {
-            return Ok(way);
+            return Ok(Some(way));
         }
     }
-    Err(io::Error::other(
-        "it is mounted, but in no mount namespace that can be reached",
-    ))
+    Ok(None)
 }
 
 fn in_table(table: &str, root: &Path, dev: DevNumber, first: Option<&Path>) -> Option<Way> {

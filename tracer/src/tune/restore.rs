@@ -82,10 +82,20 @@ fn one(entry: &Entry, report: &mut Report) -> bool {
                 });
                 true
             }
+            // It may have gone meanwhile, with the last that used it.
+            Err(_) if went(entry) => {
+                report.gone.push(entry.what());
+                true
+            }
             Err(error) => {
                 report.failed.push(error.to_string());
                 false
             }
         },
     }
+}
+
+/// Whether filesystem or device is gone now.
+fn went(entry: &Entry) -> bool {
+    edge::read(&entry.on, entry.original.knob).is_err_and(|error| edge::is_gone(&entry.on, &error))
 }

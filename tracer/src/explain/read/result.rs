@@ -86,6 +86,5 @@ pub fn experiment(text: &[u8]) -> Result<Evidence, ReadError> {
         devices: vec![first],
         profiles,
         base: Some(base.name.clone()),
-        writes: None,
     })
 }

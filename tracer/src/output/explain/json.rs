@@ -69,7 +69,6 @@ struct JsonNamed<'a> {
     asked: bool,
     ceiling_sectors: u64,
     ceiling_percent: f64,
-    estimate_sectors: Option<u64>,
     why: &'a str,
 }
 
@@ -156,7 +155,6 @@ fn named(own: &Named, whole: u64) -> JsonNamed<'_> {
         asked: own.asked,
         ceiling_sectors: own.ceiling,
         ceiling_percent: percent(own.ceiling, whole),
-        estimate_sectors: own.estimate,
         why: &own.why,
     }
 }
