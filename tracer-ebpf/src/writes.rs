@@ -33,11 +33,13 @@ pub struct Last {
     touched: u64,
     touched_dev: u32,
     touched_tick: u32,
-    /// Inode that was written, and by which thread.
+    /// Inode that was written, by which thread, and when.
     written: u64,
     written_by: u32,
+    written_tick: u32,
     /// 1 until the folio of that write was seen to become dirty.
     folio_follows: u32,
+    reserved: u32,
 }
 
 #[map]
@@ -48,6 +50,12 @@ fn last() -> Option<&'static mut Last> {
     // SAFETY: a per-CPU map value; these programs run in tasks and are not
     // interrupted by themselves.
     WRITES_LAST.get_ptr_mut(0).map(|last| unsafe { &mut *last })
+}
+
+#[inline(always)]
+fn tick() -> u32 {
+    // SAFETY: the helper has no preconditions.
+    unsafe { generated::bpf_jiffies64() as u32 }
 }
 
 /// Sends a record; wakes nobody: the reader comes several times a second.
@@ -82,6 +90,7 @@ fn written(dev: u32, ino: u64, position: u64, bytes: u64) {
     if let Some(last) = last() {
         last.written = ino;
         last.written_by = current::tid();
+        last.written_tick = tick();
         last.folio_follows = 1;
     }
     keep(kept::WRITE, dev, ino, position, bytes, 0);
@@ -150,7 +159,9 @@ pub fn raw_keep_dirty_folio(ctx: RawTracePointContext) -> i32 {
         && last.folio_follows != 0
     {
         last.folio_follows = 0;
-        if last.written == ino && last.written_by == current::tid() {
+        // Later it is a store: the write's folio was dirty already.
+        let soon = tick().wrapping_sub(last.written_tick) <= 1;
+        if soon && last.written == ino && last.written_by == current::tid() {
             return 0;
         }
     }
@@ -170,8 +181,7 @@ pub fn tp_keep_mark_inode_dirty(ctx: TracePointContext) -> u32 {
         return 0;
     }
     let ino = tp(&ctx, f::TOUCH_INO);
-    // SAFETY: the helper has no preconditions.
-    let tick = unsafe { generated::bpf_jiffies64() } as u32;
+    let tick = tick();
     if let Some(last) = last() {
         if last.touched == ino && last.touched_dev == dev && last.touched_tick == tick {
             return 0;

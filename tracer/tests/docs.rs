@@ -437,7 +437,7 @@ fn keys_and_words_of_explain_are_documented() {
     expect(explained::json::SCHEMA, found);
     expect(
         explained::json::SCHEMA,
-        [Source::Trace, Source::Experiment].map(Source::name),
+        [Source::Trace, Source::Experiment, Source::Recording].map(Source::name),
     );
     expect(explained::json::SCHEMA, ["filtered", "residual"]);
 }

@@ -25,7 +25,7 @@ pub struct ExplainArgs {
     /// Print one JSON object.
     #[arg(short, long)]
     json: bool,
-    /// Output of `trace --json --commits`, a recording, or the directory or
+    /// Output of `trace --json --commits`, a recording (`record`), or the directory or
     /// result.json of an experiment.
     #[arg(value_name = "FILE|RESULT")]
     path: PathBuf,

@@ -14,7 +14,7 @@ pub fn explain(evidence: &Evidence, asked: &[Asked]) -> Explanation {
     let devices = evidence
         .devices
         .iter()
-        .map(|device| of_device(device, &evidence.profiles, asked))
+        .map(|device| of_device(device, evidence, asked))
         .collect();
     Explanation {
         source: evidence.source,
@@ -24,9 +24,10 @@ pub fn explain(evidence: &Evidence, asked: &[Asked]) -> Explanation {
     }
 }
 
-fn of_device(device: &Device, profiles: &[Profile], asked: &[Asked]) -> DeviceFindings {
+fn of_device(device: &Device, evidence: &Evidence, asked: &[Asked]) -> DeviceFindings {
     let parts = table::parts(device);
-    let scene = Scene::new(device, &parts);
+    let scene = Scene::new(device, &parts, evidence.writes.as_ref());
+    let profiles = &evidence.profiles;
     let findings: Vec<Finding> = Lever::ALL
         .iter()
         .map(|lever| {

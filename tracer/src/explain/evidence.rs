@@ -1,5 +1,6 @@
 //! What is known of a run, whatever file it came from.
 
+use super::rewrites::Writes;
 use crate::profile::{Knob, Values};
 use std::collections::BTreeMap;
 
@@ -10,6 +11,8 @@ pub enum Source {
     Trace,
     /// The result of an experiment.
     Experiment,
+    /// A recording.
+    Recording,
 }
 
 impl Source {
@@ -18,6 +21,7 @@ impl Source {
         match self {
             Self::Trace => "trace",
             Self::Experiment => "experiment",
+            Self::Recording => "recording",
         }
     }
 }
@@ -35,6 +39,8 @@ pub struct Evidence {
     pub profiles: Vec<Profile>,
     /// Name of the first profile, which `devices` is about.
     pub base: Option<String>,
+    /// Writes of a recording, where it kept them.
+    pub writes: Option<Writes>,
 }
 
 /// One row of `paths`.

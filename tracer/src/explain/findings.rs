@@ -106,6 +106,8 @@ pub struct Named {
     pub asked: bool,
     /// Sectors that it saves at most.
     pub ceiling: u64,
+    /// Sectors of file data that it would have saved of the recorded writes.
+    pub estimate: Option<u64>,
     /// Why.
     pub why: String,
 }

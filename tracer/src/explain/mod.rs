@@ -16,6 +16,7 @@ mod lever;
 mod measured;
 mod reach;
 pub mod read;
+mod rewrites;
 mod say;
 mod scene;
 mod table;

@@ -9,9 +9,11 @@ use super::{
 };
 use crate::output::escape::terminal;
 use crate::profile::{Knob, Values};
+use crate::recording::{self, FormatError};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
+mod recorded;
 mod result;
 
 /// Why a file cannot be explained.
@@ -41,6 +43,12 @@ pub enum ReadError {
         /// What there is.
         known: String,
     },
+    /// A recording.
+    #[error(transparent)]
+    Recording(#[from] FormatError),
+    /// A recording that was cut short.
+    #[error("the recording has no ledger to explain: {0}")]
+    NoLedger(String),
     /// An experiment without a block.
     #[error("the experiment has no finished block")]
     NoBlock,
@@ -167,18 +175,10 @@ struct JsonMemory {
 
 /// Reads any file that can be explained; `device` chooses among its disks.
 pub fn any(text: &[u8], device: Option<&str>) -> Result<Evidence, ReadError> {
-    let mut objects = serde_json::Deserializer::from_slice(text).into_iter::<Head>();
-    let head = objects.next().transpose()?;
-    let Some(Head { schema }) = head else {
-        return Err(ReadError::Schema("none".to_owned()));
-    };
-    if objects.next().is_some() {
-        return Err(ReadError::Several);
-    }
-    let mut evidence = match schema.as_str() {
-        "writepath.trace/1" => trace(text)?,
-        "writepath.experiment/1" => result::experiment(text)?,
-        _ => return Err(ReadError::Schema(schema.chars().take(80).collect())),
+    let mut evidence = if text.starts_with(&recording::MAGIC) {
+        recorded::recording(text)?
+    } else {
+        json(text)?
     };
     if let Some(asked) = device {
         let name = asked.strip_prefix("/dev/").unwrap_or(asked);
@@ -199,6 +199,23 @@ pub fn any(text: &[u8], device: Option<&str>) -> Result<Evidence, ReadError> {
     Ok(evidence)
 }
 
+/// Reads one JSON object, by its schema.
+fn json(text: &[u8]) -> Result<Evidence, ReadError> {
+    let mut objects = serde_json::Deserializer::from_slice(text).into_iter::<Head>();
+    let head = objects.next().transpose()?;
+    let Some(Head { schema }) = head else {
+        return Err(ReadError::Schema("none".to_owned()));
+    };
+    if objects.next().is_some() {
+        return Err(ReadError::Several);
+    }
+    match schema.as_str() {
+        "writepath.trace/1" => trace(text),
+        "writepath.experiment/1" => result::experiment(text),
+        _ => Err(ReadError::Schema(schema.chars().take(80).collect())),
+    }
+}
+
 fn trace(text: &[u8]) -> Result<Evidence, ReadError> {
     let object: Object = serde_json::from_slice(text)?;
     if object.devices.is_empty() {
@@ -215,6 +232,7 @@ fn trace(text: &[u8]) -> Result<Evidence, ReadError> {
         devices: devices.collect(),
         profiles: Vec::new(),
         base: None,
+        writes: None,
     })
 }
 

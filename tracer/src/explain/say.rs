@@ -81,11 +81,18 @@ pub fn of_lever(scene: &Scene<'_>, finding: &Finding) -> String {
 /// ` commit=30 saves at most 2.1 %: …`
 fn of_value(scene: &Scene<'_>, value: &Named) -> String {
     let name = spelled(value.knob, value.value);
+    let estimate = value.estimate.map_or_else(String::new, |sectors| {
+        let share = percent(scene.percent(sectors));
+        format!(" The writes that were recorded tell of {share}.")
+    });
     if value.ceiling == 0 {
-        format!(" {name} would save nothing: {}.", value.why)
+        format!(" {name} would save nothing: {}.{estimate}", value.why)
     } else {
         let most = percent(scene.percent(value.ceiling));
-        format!(" {name} would save at most {most}: {}.", value.why)
+        format!(
+            " {name} would save at most {most}: {}.{estimate}",
+            value.why
+        )
     }
 }
 

@@ -5,7 +5,9 @@ use super::{
     findings::Part,
     journal::{self, Merged},
     lever::Lever,
-    reach, table,
+    reach,
+    rewrites::Writes,
+    table,
 };
 use crate::profile::Value;
 
@@ -18,6 +20,8 @@ pub struct Scene<'a> {
     pub device: &'a Device,
     /// Its sectors in parts.
     pub parts: &'a [Part],
+    /// Writes that a recording kept.
+    pub writes: Option<&'a Writes>,
     /// `commit=`, known or told by ages.
     pub commit_s: Option<Value>,
     /// `dirty_expire` in seconds.
@@ -28,7 +32,7 @@ pub struct Scene<'a> {
 
 impl<'a> Scene<'a> {
     /// Of a device and its parts.
-    pub fn new(device: &'a Device, parts: &'a [Part]) -> Self {
+    pub fn new(device: &'a Device, parts: &'a [Part], writes: Option<&'a Writes>) -> Self {
         let seconds = |lever: Lever| {
             let value = lever.in_force(device).1;
             value.map(|centisecs| centisecs as f64 / 100.0)
@@ -37,6 +41,7 @@ impl<'a> Scene<'a> {
         Self {
             device,
             parts,
+            writes,
             commit_s: Lever::Commit
                 .in_force(device)
                 .1

@@ -43,17 +43,32 @@ pub fn of_interest(
         .into_iter()
         .map(|(knob, value, asked)| {
             let (ceiling, why) = ceiling(scene, lever, knob, in_force, value);
+            let ceiling = ceiling
+                .min(scene.reach(lever))
+                .min(scene.device.sectors_written);
             Named {
                 knob,
                 value,
                 asked,
-                ceiling: ceiling
-                    .min(scene.reach(lever))
-                    .min(scene.device.sectors_written),
+                ceiling,
+                estimate: estimate(scene, lever, value).map(|sectors| sectors.min(ceiling)),
                 why,
             }
         })
         .collect()
+}
+
+/// What the writes of a recording say of another time.
+fn estimate(scene: &Scene<'_>, lever: Lever, to: Value) -> Option<u64> {
+    let (writes, now) = (scene.writes?, (scene.expire_s?, scene.writeback_s?));
+    let to_s = to as f64 / 100.0;
+    let then = match lever {
+        Lever::Expire => (to_s, now.1),
+        Lever::Writeback => (now.0, to_s),
+        _ => return None,
+    };
+    let data = scene.reach_of(lever, "writeback");
+    Some((data as f64 * writes.saved(now, then)?).round() as u64)
 }
 
 /// The ceiling of one value, and why.

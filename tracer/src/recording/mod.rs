@@ -19,7 +19,7 @@ mod writer;
 
 pub use codec::Column;
 pub use event::{CommitEvent, Dirtied, Event, Kind, Memory, What};
-pub use format::{End, FormatError, Header, MAX_EVENTS, MAX_LEDGER, MAX_NAME};
+pub use format::{End, FormatError, Header, MAGIC, MAX_EVENTS, MAX_LEDGER, MAX_NAME};
 pub use reader::{Reader, Totals};
 pub use start::Start;
 pub use writer::Writer;

@@ -86,5 +86,6 @@ pub fn experiment(text: &[u8]) -> Result<Evidence, ReadError> {
         devices: vec![first],
         profiles,
         base: Some(base.name.clone()),
+        writes: None,
     })
 }

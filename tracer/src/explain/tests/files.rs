@@ -2,6 +2,7 @@
 
 use super::made::*;
 use crate::explain::{read, *};
+use crate::recording::{Dirtied, Event, Header, Start, What, Writer};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -38,6 +39,67 @@ fn files_of_others_are_refused() {
         .to_string();
     assert!(error.contains("no device sda; there is loop0"), "{error}");
     assert!(read::any(&synced(3).json(), Some("/dev/loop0")).is_ok());
+}
+
+/// A recording of one page that is written again every 20 s, with this ledger.
+fn recording(ledger: &[u8]) -> Vec<u8> {
+    let header = Header {
+        started_at_ns: 1,
+        started_ns: 1,
+        tick_ns: 4_000_000,
+    };
+    let start = Start {
+        writes: true,
+        reasons: [(3, "periodic".to_owned())].into(),
+        ..Start::default()
+    };
+    let mut writer = Writer::new(Vec::new(), header, &start).unwrap();
+    for n in 0..15 {
+        let dirtied = Dirtied {
+            fs: 7 << 20,
+            ino: 12,
+            first: 0,
+            last: 0,
+            pid: 7,
+        };
+        writer.push(Event {
+            t_ns: n * 20_000_000_000,
+            what: What::Write(dirtied),
+        });
+    }
+    writer.seal(300_000_000_000).unwrap();
+    writer.finish(ledger, 300_000_000_000).unwrap()
+}
+
+#[test]
+fn a_recording_has_an_estimate_beside_the_ceiling() {
+    let bytes = recording(&board().json());
+    let evidence = read::any(&bytes, None).unwrap();
+    assert_eq!(evidence.source, Source::Recording);
+    let asked = ["dirty_expire_centisecs=6000".parse().unwrap()];
+    let found = explain(&evidence, &asked).devices.remove(0);
+    holds(&found);
+    let value = &of(&found, Lever::Expire).named[0];
+    let estimate = value.estimate.unwrap();
+    assert!(estimate > 0 && estimate <= value.ceiling, "{value:?}");
+    says(
+        &found,
+        Lever::Expire,
+        &["The writes that were recorded tell of"],
+    );
+    // The same ledger without writes has none.
+    assert_eq!(
+        of(
+            &board().explain(&["dirty_expire_centisecs=6000"]),
+            Lever::Expire
+        )
+        .named[0]
+            .estimate,
+        None
+    );
+    for cut in 0..bytes.len() {
+        assert!(read::any(&bytes[..cut], None).is_err(), "cut at {cut}");
+    }
 }
 
 fn any_row() -> impl Strategy<Value = Value> {

@@ -69,6 +69,7 @@ struct JsonNamed<'a> {
     asked: bool,
     ceiling_sectors: u64,
     ceiling_percent: f64,
+    estimate_sectors: Option<u64>,
     why: &'a str,
 }
 
@@ -155,6 +156,7 @@ fn named(own: &Named, whole: u64) -> JsonNamed<'_> {
         asked: own.asked,
         ceiling_sectors: own.ceiling,
         ceiling_percent: percent(own.ceiling, whole),
+        estimate_sectors: own.estimate,
         why: &own.why,
     }
 }
