@@ -289,14 +289,22 @@ fn symbols() -> Check {
 }
 
 fn still_dirty() -> Check {
+    let lost = |found: String, advice: &str| {
+        let what = "data that the device has not got yet, and --drain";
+        Check::lost("still dirty", found, what, advice, &[])
+    };
     match Dirty::open() {
-        Ok(_) => Check::ok("still dirty", "debugfs"),
-        Err(error) => Check::lost(
-            "still dirty",
+        Ok(dirty) => match dirty.blind() {
+            None => Check::ok("still dirty", "debugfs"),
+            Some(why) => lost(
+                format!("debugfs: {why}"),
+                "use a kernel with bdi/*/wb_stats in debugfs, or one of the cgroup \
+                 controllers io and memory without the other",
+            ),
+        },
+        Err(error) => lost(
             format!("no debugfs: {error}"),
-            "data that the device has not got yet, and --drain",
             "run as root; the kernel needs CONFIG_DEBUG_FS",
-            &[],
         ),
     }
 }

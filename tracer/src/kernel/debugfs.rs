@@ -1,10 +1,16 @@
 //! Pseudo filesystems that nobody mounted, and what debugfs says of a bdi.
 
+use super::machine;
 use rustix::{
     fd::AsRawFd,
     mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen},
 };
-use std::{ffi::CStr, fs, os::fd::OwnedFd, path::PathBuf};
+use std::{
+    ffi::CStr,
+    fs,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+};
 
 /// Opens a pseudo filesystem without a mount point; the path works as long as
 /// the descriptor lives.
@@ -22,9 +28,13 @@ pub fn detached_mount(kind: &CStr) -> std::io::Result<(PathBuf, OwnedFd)> {
     Ok((path, mount))
 }
 
+/// Why the kernel's counters tell nothing: cgroups write back their own.
+const BLIND: &str = "only pages of the root cgroup are counted";
+
 /// Dirty and in-flight page-cache data per device, from debugfs.
 pub struct Dirty {
     root: PathBuf,
+    blind: bool,
     _mount: Option<OwnedFd>,
 }
 
@@ -40,19 +50,30 @@ pub struct DirtyBytes {
 impl Dirty {
     /// Opens debugfs.
     pub fn open() -> std::io::Result<Self> {
-        let root = PathBuf::from("/sys/kernel/debug");
-        if fs::metadata(root.join("bdi")).is_ok_and(|found| found.is_dir()) {
-            return Ok(Self { root, _mount: None });
-        }
-        let (root, mount) = detached_mount(c"debugfs")?;
+        let mounted = PathBuf::from("/sys/kernel/debug");
+        let (root, mount) = if fs::metadata(mounted.join("bdi")).is_ok_and(|found| found.is_dir()) {
+            (mounted, None)
+        } else {
+            let (root, mount) = detached_mount(c"debugfs")?;
+            (root, Some(mount))
+        };
         Ok(Self {
+            blind: machine::cgroups_write_back() && !counts_every_cgroup(&root),
             root,
-            _mount: Some(mount),
+            _mount: mount,
         })
+    }
+
+    /// Why the counters tell nothing; none where they do.
+    pub fn blind(&self) -> Option<&'static str> {
+        self.blind.then_some(BLIND)
     }
 
     /// Of the device `major:minor`.
     pub fn read(&self, major: u32, minor: u32) -> std::io::Result<DirtyBytes> {
+        if self.blind {
+            return Err(std::io::Error::other(BLIND));
+        }
         let path = self.root.join(format!("bdi/{major}:{minor}/stats"));
         let text = fs::read_to_string(path)?;
         parse(&text).ok_or_else(|| std::io::Error::other("bdi stats in an unknown form"))
@@ -64,6 +85,15 @@ impl Dirty {
         let path = self.root.join(format!("bdi/{major}:{minor}/stats"));
         parse_inodes(&fs::read_to_string(path).ok()?)
     }
+}
+
+/// Whether a device's `stats` are of all cgroups: since the kernel that has
+/// `wb_stats` beside them (6.10).
+fn counts_every_cgroup(root: &Path) -> bool {
+    let devices = fs::read_dir(root.join("bdi")).into_iter().flatten();
+    devices
+        .flatten()
+        .any(|device| device.path().join("wb_stats").exists())
 }
 
 /// Inodes that wait to be written, by their lists: dirty, in a round, back

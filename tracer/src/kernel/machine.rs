@@ -83,6 +83,23 @@ pub fn cgroups() -> Vec<&'static str> {
         .collect()
 }
 
+/// Whether cgroups have write-back of their own: where the root of version 2
+/// hands both controllers down (Documentation/admin-guide/cgroup-v2.rst).
+pub fn cgroups_write_back() -> bool {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let roots = mounts.lines().filter_map(|line| {
+        let mut words = line.split(' ').skip(1);
+        let point = words.next()?;
+        (words.next() == Some("cgroup2")).then_some(point)
+    });
+    roots.into_iter().any(|root| {
+        let path = format!("{root}/cgroup.subtree_control");
+        let handed = fs::read_to_string(path).unwrap_or_default();
+        let has = |name| handed.split_whitespace().any(|word| word == name);
+        has("io") && has("memory")
+    })
+}
+
 /// Whether the kernel has ext4 now, built in or loaded.
 pub fn has_ext4() -> bool {
     fs::read_to_string("/proc/filesystems").is_ok_and(|text| {
