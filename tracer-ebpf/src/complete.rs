@@ -17,10 +17,10 @@ use aya_ebpf::{
 };
 use core::{
     ffi::c_void,
-    ptr::{read_volatile, write_volatile},
+    ptr::{null_mut, read_volatile, write_volatile},
 };
 use tracer_common::{
-    DeviceInfo, Edge, Flight, FlightKey, RowKey, RowValue, btf, control, loss, op, path, tp as f,
+    DeviceInfo, Edge, FlightKey, RowKey, RowValue, btf, control, loss, op, path, tp as f,
 };
 
 /// Bios walked in one completion.
@@ -129,31 +129,19 @@ fn unknown(completion: &Completion, sectors: u64, epoch: u32) {
     count(&row, sectors, 1);
 }
 
-/// The walk over a completed range, from one bio to the next.
-struct Walk {
-    key: FlightKey,
-    left: u64,
-    missed: u64,
-    /// The part of the last bio that has not completed.
-    cut: Flight,
-    epoch: u32,
-    slots: u8,
-    /// The first slot with a bio of another length than what is left.
-    first: u8,
-    /// Its length.
-    first_sectors: u32,
-    /// The last slot with a bio of that length.
-    exact: u8,
-}
-
 /// One turn of the walk: one look-up. Where several bios are in flight on one
-/// start sector, the last is taken whose length is all that is left, else the
-/// first of any length. The last, so that a bio whose completion no program
-/// saw grows old instead of taking the place of its successors. Returns 1 at
-/// the end.
-extern "C" fn turn(_index: u32, walk: *mut Walk) -> i64 {
-    // SAFETY: the walk is on the caller's stack.
-    let walk = unsafe { &mut *walk };
+/// start sector, the one in the highest slot is taken whose length is all that
+/// is left, else the one in the lowest slot. The highest, so that a bio whose
+/// completion no program saw grows old instead of taking the place of its
+/// successors. Returns 1 at the end.
+///
+/// From the highest slot down, for another CPU may take the bio that is meant,
+/// in place of a twin of its own: that twin was not higher, and is met next.
+extern "C" fn turn(_index: u32, _context: *mut c_void) -> i64 {
+    let Some(scratch) = scratch(scratch::COMPLETE) else {
+        return 1;
+    };
+    let walk = &mut scratch.walk;
     if walk.left == 0 {
         return 1;
     }
@@ -162,35 +150,40 @@ extern "C" fn turn(_index: u32, walk: *mut Walk) -> i64 {
         Some(flight) => u64::from(unsafe { (*flight).sectors }),
         None => 0,
     };
-    if len == walk.left {
-        walk.exact = walk.key.slot;
-    } else if len != 0 && walk.first == NONE {
-        walk.first = walk.key.slot;
-        walk.first_sectors = len as u32;
+    let slot = walk.key.slot;
+    let exact = len == walk.left;
+    if !exact {
+        if len != 0 {
+            walk.other = slot;
+            walk.other_sectors = len as u32;
+        }
+        if slot > 0 {
+            walk.key.slot = slot - 1;
+            return 0;
+        }
     }
-    if walk.key.slot + 1 < walk.slots {
-        walk.key.slot += 1;
-        return 0;
-    }
-    let (choice, whole) = if walk.exact == NONE {
-        (walk.first, walk.first_sectors)
+    let (choice, whole) = if exact {
+        (slot, walk.left as u32)
     } else {
-        (walk.exact, walk.left as u32)
+        (walk.other, walk.other_sectors)
     };
+    let top = walk.slots - 1;
     if choice == NONE {
         let step = if walk.left < STEP { walk.left } else { STEP };
         walk.missed += step;
         walk.left -= step;
         walk.key.sector += step;
-        walk.key.slot = 0;
+        walk.key.slot = top;
         return 0;
     }
     walk.key.slot = choice;
-    walk.first = NONE;
-    walk.exact = NONE;
     let claimed = claim(&walk.key, whole);
-    walk.key.slot = 0;
-    // Another CPU was first to complete its twin: look again.
+    if exact && slot > 0 && claimed.is_none() {
+        walk.key.slot = slot - 1;
+        return 0;
+    }
+    walk.key.slot = top;
+    walk.other = NONE;
     let Some(mut flight) = claimed else {
         return 0;
     };
@@ -241,43 +234,37 @@ fn walk(completion: &Completion, epoch: u32) {
     if slots == 1 && alone(&key, completion, epoch) {
         return;
     }
-    let mut walk = Walk {
-        key,
-        left: completion.sectors,
-        missed: 0,
-        cut: Flight {
-            row: RowKey::default(),
-            sectors: 0,
-            submitted: 0,
-        },
-        epoch,
-        slots,
-        first: NONE,
-        first_sectors: 0,
-        exact: NONE,
+    let Some(scratch) = scratch(scratch::COMPLETE) else {
+        return;
     };
+    let walk = &mut scratch.walk;
+    walk.key = key;
+    walk.key.slot = slots - 1;
+    walk.left = completion.sectors;
+    walk.missed = 0;
+    walk.cut.sectors = 0;
+    walk.epoch = epoch;
+    walk.slots = slots;
+    walk.other = NONE;
     if cfg_get!(loop_callable) != 0 {
         // SAFETY: the callback takes what the helper gives it.
         unsafe {
-            generated::bpf_loop(
-                WALK,
-                turn as *mut c_void,
-                (&raw mut walk).cast::<c_void>(),
-                0,
-            );
+            generated::bpf_loop(WALK, turn as *mut c_void, null_mut(), 0);
         }
     } else {
         for index in 0..WALK_WITHOUT_LOOP {
-            if turn(index, &raw mut walk) != 0 {
+            if turn(index, null_mut()) != 0 {
                 break;
             }
         }
     }
-    if walk.cut.sectors > 0
-        && let Some(scratch) = scratch(scratch::COMPLETE)
-    {
-        scratch.flight = walk.cut;
-        keep(walk.key.sector, &scratch.flight);
+    // Looked up anew: the turns had it for themselves.
+    let Some(scratch) = self::scratch(scratch::COMPLETE) else {
+        return;
+    };
+    let walk = &scratch.walk;
+    if walk.cut.sectors > 0 {
+        keep(walk.key.sector, &walk.cut);
     }
     let unknown_sectors = walk.missed + walk.left;
     if unknown_sectors > 0 {

@@ -85,19 +85,22 @@ pub fn keep(sector: u64, flight: &Flight) {
     stand(key, flight);
 }
 
-/// Keeps a bio in the map.
+/// Keeps a bio in the map. Counted first: another CPU may take it, in place of
+/// a twin, before this one goes on.
 #[inline(always)]
 fn stand(mut key: FlightKey, flight: &Flight) {
+    add_control(control::STANDING, 1);
     for slot in 1..SLOTS {
         key.slot = slot;
+        if slot == 2 {
+            add_control(control::TWINS, 1);
+        }
         if FLIGHTS.insert(&key, flight, u64::from(BPF_NOEXIST)).is_ok() {
-            add_control(control::STANDING, 1);
-            if slot > 1 {
-                add_control(control::TWINS, 1);
-            }
             return;
         }
     }
+    add_control(control::STANDING, u64::MAX);
+    add_control(control::TWINS, u64::MAX);
     lose(loss::FLIGHT);
 }
 

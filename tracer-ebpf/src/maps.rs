@@ -191,6 +191,24 @@ pub fn add(counter: *mut u64, value: u64) {
     unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, value) };
 }
 
+/// The walk over a completed range, from one bio to the next. It lies in a
+/// map: of what is on the stack, the verifier would follow each value apart.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Walk {
+    pub key: FlightKey,
+    pub left: u64,
+    pub missed: u64,
+    /// The part of the last bio that has not completed.
+    pub cut: Flight,
+    pub epoch: u32,
+    pub slots: u8,
+    /// The last slot seen with a bio of another length than what is left.
+    pub other: u8,
+    /// Its length.
+    pub other_sectors: u32,
+}
+
 /// What a program builds up outside its stack.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -199,6 +217,7 @@ pub struct Scratch {
     pub op: u32,
     pub flags: u32,
     pub head: Head,
+    pub walk: Walk,
 }
 
 /// One for each program that uses it: none of them is interrupted by itself.

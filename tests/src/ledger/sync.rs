@@ -131,7 +131,7 @@ fn overlapping(max_blocks: u64) -> Result<()> {
 /// The same in three blocks of a device in memory: nearly every write has
 /// twins in flight that begin where it does, some of its length and some not,
 /// and both CPUs complete them at once. What is counted for the wrong twin, or
-/// twice, leaves another one in the books. Six writers: nine bios in flight on
+/// twice, leaves another one in the books. Four writers: nine bios in flight on
 /// one start sector can be told apart, and some stay whose end nobody saw.
 fn hot() -> Result<()> {
     let bed = Bed::new(Spec::ext4(64).backing(Backing::Tmpfs(96)))?;
@@ -143,7 +143,7 @@ fn hot() -> Result<()> {
         count: 20_011,
         seed: 1,
     };
-    overlap(&bed, random, 3)
+    overlap(&bed, random, 2)
 }
 
 /// Two processes with so many threads each write at random into one file.
