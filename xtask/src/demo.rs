@@ -1,65 +1,78 @@
-//! `cargo xtask demo`: from a fresh clone to the ledger of a real workload, on
-//! a throw-away image, in one command.
+//! `cargo xtask demo`: from a fresh clone to the answer why `commit=` barely
+//! helps, on a throw-away image, in one command.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::build::{self, Profile, Target};
 use crate::process::{self, Cmd};
-use crate::setup;
+use crate::{setup, workspace};
 
-/// Arguments of `writepath trace`: the image goes when it ends.
-const TRACE: &[&str] = &["trace", "--image", "1G", "--top", "8"];
+/// Arguments of `cargo xtask demo`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// One block of each profile, and so no intervals: half the time.
+    #[arg(long)]
+    quick: bool,
+}
 
-/// The workload: the published experiment on eMMC, smaller and quicker, so
-/// that the kernel's timers (5 s for commits, 30 s for dirty data) show within
-/// a minute.
-const WORKLOAD: &[&str] = &[
-    "workload",
+/// Arguments of `writepath experiment run`: the published experiment, five
+/// times as fast. Ratios stay those of this machine's memory: bytes as of the
+/// published board could be reached by what else this machine has dirty.
+const EXPERIMENT: &[&str] = &[
+    "experiment",
     "run",
-    "iot-files",
-    "--on",
-    ".",
-    "--files",
-    "500",
-    "--file-kib",
-    "8",
-    "--threads",
-    "20",
-    "--period",
-    "10s",
-    "--periods",
-    "7",
+    "emmc-dirty-tuning",
+    "--profiles",
+    "default,commit-60,coalescing",
+    "--time-scale",
+    "5",
+    "--cycles",
+    "5",
 ];
 
+/// The longest that it may take, in seconds; all blocks take 560 s.
+const LONGEST_S: u64 = 1800;
+
 /// The command.
-pub fn run() -> Result<()> {
+pub fn run(args: &Args) -> Result<()> {
     setup::run()?;
     build::userspace(&["tracer"], Profile::Release, Target::Host)?;
     if !process::is_root() {
         bail!("tracing needs root; all is built: run `sudo env PATH=\"$PATH\" cargo xtask demo`");
     }
     let writepath = build::binary("writepath", Profile::Release, Target::Host)?;
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .context("the clock is before 1970")?;
+    let result = workspace::target_dir()?.join(format!("demo-{}", now.as_secs()));
+    let blocks: &[&str] = if args.quick {
+        &["--quick"]
+    } else {
+        &["--blocks", "2"]
+    };
     println!(
-        "\ndemo: 500 files, each updated every 10 s and never synced, and one of 440 KiB\n\
-         that is fsynced every 10 s, on an ext4 image made for this. 70 s of:\n\n  \
-         writepath {} \\\n    -- writepath {} \\\n       {}\n",
-        TRACE.join(" "),
-        WORKLOAD[..9].join(" "),
-        WORKLOAD[9..].join(" ")
+        "\ndemo: 5000 files, each updated every 6 s and never synced, and one of 440 KiB\n\
+         that is fsynced every 6 s, on an ext4 image made for this, under three profiles\n\
+         of the kernel's write-back settings:\n\n  \
+         writepath {} \\\n    {} {}\n",
+        EXPERIMENT[..5].join(" "),
+        EXPERIMENT[5..].join(" "),
+        blocks.join(" ")
     );
     Cmd::new(&writepath)
-        .args(TRACE)
-        .arg("--")
-        .arg(&writepath)
-        .args(WORKLOAD)
-        .timeout_s(300)
+        .args(EXPERIMENT)
+        .args(blocks)
+        .arg("--output")
+        .arg(&result)
+        .timeout_s(LONGEST_S)
         .run()?;
+    println!("\ndemo: which knob can act on which sectors, and why not on the rest:\n");
+    Cmd::new(&writepath).arg("explain").arg(&result).run()?;
     println!(
-        "\ndemo: each sector that reached the device is in one row of each table. `async`\n\
-         is what the kernel may hold back and merge: 3500 updates became far fewer\n\
-         writes (`writeback sync` is the making of the files). `sync` was forced by the\n\
-         fsyncs; journal and metadata are what the filesystem added. The image is gone.\n\
-         Next: `{} trace -d DIR --duration 60s`",
+        "\ndemo: the image is gone and the settings are as before. The result is in\n\
+         {}. Next: `{} trace -d DIR --duration 60s`",
+        result.display(),
         writepath.display()
     );
     Ok(())

@@ -30,8 +30,8 @@ enum Task {
     Setup,
     /// Build the eBPF object, then writepath around it.
     Build(build::Args),
-    /// Set up, build, and trace a workload on a throw-away image for a minute.
-    Demo,
+    /// Set up, build, and run the experiment on a throw-away image: nine minutes.
+    Demo(demo::Args),
     /// Check everything: formatting, lints, unit and kernel tests.
     Test(test::Args),
     /// Measure what tracing costs and write docs/overhead.md.
@@ -52,7 +52,7 @@ fn run(task: Task) -> Result<()> {
     match task {
         Task::Setup => setup::run(),
         Task::Build(args) => build::run(&args),
-        Task::Demo => demo::run(),
+        Task::Demo(args) => demo::run(&args),
         Task::Test(args) => test::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Vm(args) => vm::run(&args),
