@@ -18,6 +18,14 @@ pub struct Ages {
     pub buckets: Vec<(u64, u64)>,
 }
 
+/// What came to the programs' histogram since it was `before`.
+pub fn since(now: &[u64], before: &[u64]) -> Vec<u64> {
+    now.iter()
+        .zip(before)
+        .map(|(now, before)| now.saturating_sub(*before))
+        .collect()
+}
+
 /// From the programs' histogram (sectors per bucket of milliseconds).
 pub fn summarize(buckets: &[u64]) -> Option<Ages> {
     // Three digits span the 12.5 % width of the programs' buckets.
@@ -45,6 +53,18 @@ pub fn summarize(buckets: &[u64]) -> Option<Ages> {
 mod tests {
     use super::*;
     use tracer_common::{AGE_BUCKETS, age_bucket};
+
+    #[test]
+    fn an_interval_has_its_own_ages() {
+        let mut before = vec![0; AGE_BUCKETS as usize];
+        before[age_bucket(30_000) as usize] = 900;
+        let mut now = before.clone();
+        now[age_bucket(5_000) as usize] = 8;
+        let ages = summarize(&since(&now, &before)).unwrap();
+        assert_eq!(ages.sectors, 8);
+        assert!(ages.max_us < 6_000_000, "{ages:?}");
+        assert_eq!(summarize(&since(&now, &now)), None);
+    }
 
     #[test]
     fn ages_are_within_a_bucket() {

@@ -31,6 +31,9 @@ const PLUGGED: Duration = Duration::from_millis(100);
 /// Later completions that make it certain that an older one was not seen.
 const OVERTAKEN: u64 = 64;
 
+/// Sectors by age, for each disk and path.
+pub(super) type Ages = HashMap<(u32, u8), Vec<u64>>;
+
 /// Paths whose data had been dirty in memory.
 const AGED: [u8; 4] = [path::WRITEBACK, path::FSYNC, path::ORDERED, path::FORCED];
 
@@ -44,6 +47,7 @@ impl Session {
         self.knobs = pagecache::knobs();
         self.sample_memory();
         self.began = EdgeReading::same(&self.last);
+        self.ages_before = std::mem::take(&mut self.ages_last);
         Ok(run)
     }
 
@@ -71,6 +75,7 @@ impl Session {
         self.note_ended();
         let shares = by_first(self.probe.shares()?);
         let blocks = by_first(self.probe.blocks()?);
+        let ages = self.ages()?;
         let duration_s = self.last.seconds_since(&self.began);
         let context = Context {
             names: &self.names,
@@ -99,7 +104,7 @@ impl Session {
             };
             equate(&mut ledger, stat(&self.began), stat(&self.last));
             self.still_dirty(&mut ledger, disk.dev, duration_s);
-            ledger.ages = self.ages(index as u32)?;
+            ledger.ages.clone_from(&ages[index]);
             ledger.notes = self.notes(index as u16);
             self.tuning(&mut ledger, index as u16);
             devices.push(ledger);
@@ -223,22 +228,33 @@ impl Session {
         }
     }
 
-    fn ages(&self, disk: u32) -> Result<Vec<AgeRow>, SessionError> {
-        let mut rows = Vec::new();
-        for code in AGED {
-            let buckets = self.probe.ages(disk, code)?;
-            if let Some(found) = ages::summarize(&buckets) {
-                rows.push(AgeRow {
-                    path: Path::from_code(code),
-                    median_us: found.median_us,
-                    p99_us: found.p99_us,
-                    max_us: found.max_us,
-                    sectors: found.sectors,
-                    buckets: found.buckets,
-                });
+    /// Ages of each disk since the run or the interval began: the kernel's
+    /// side counts on and on.
+    fn ages(&mut self) -> Result<Vec<Vec<AgeRow>>, SessionError> {
+        let mut of_disks = Vec::new();
+        for disk in 0..self.disks.len() as u32 {
+            let mut rows = Vec::new();
+            for code in AGED {
+                let now = self.probe.ages(disk, code)?;
+                let buckets = match self.ages_before.get(&(disk, code)) {
+                    Some(before) => ages::since(&now, before),
+                    None => now.clone(),
+                };
+                self.ages_last.insert((disk, code), now);
+                if let Some(found) = ages::summarize(&buckets) {
+                    rows.push(AgeRow {
+                        path: Path::from_code(code),
+                        median_us: found.median_us,
+                        p99_us: found.p99_us,
+                        max_us: found.max_us,
+                        sectors: found.sectors,
+                        buckets: found.buckets,
+                    });
+                }
             }
+            of_disks.push(rows);
         }
-        Ok(rows)
+        Ok(of_disks)
     }
 
     /// Knobs in force, and how near the page cache came to their thresholds.

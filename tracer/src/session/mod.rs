@@ -91,6 +91,10 @@ pub struct Session {
     /// Knobs of write-back when the run, or this interval, began.
     knobs: Vec<(&'static str, u64)>,
     memory: Memory,
+    /// Ages that were counted before the run or this interval.
+    ages_before: finish::Ages,
+    /// Ages at the last look.
+    ages_last: finish::Ages,
     /// What recordings keep of the ring; none where nobody records.
     heard: Option<Vec<record::Heard>>,
 }
@@ -146,6 +150,8 @@ impl Session {
             tick_ns: 1_000_000_000 / processes::tick_hz().max(1),
             knobs: pagecache::knobs(),
             memory: Memory::default(),
+            ages_before: finish::Ages::new(),
+            ages_last: finish::Ages::new(),
             heard: None,
         };
         session.sample_memory();
