@@ -29,6 +29,11 @@ use std::{
 /// The largest `result.json` that is read, in bytes.
 const MOST_BYTES: u64 = 1 << 30;
 
+/// The most data files.
+const MOST_FILES: i64 = 10_000_000;
+/// The largest file of the workload, in KiB.
+const MOST_KIB: u64 = 1 << 20;
+
 /// Options of `experiment`, as typed.
 #[derive(Debug, Args)]
 pub struct ExperimentArgs {
@@ -121,13 +126,13 @@ struct RunArgs {
     )]
     place: Vec<Place>,
     /// Data files.
-    #[arg(long, value_name = "N", default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..=MOST_FILES))]
     files: u32,
     /// Size of a data file in KiB.
-    #[arg(long, value_name = "KIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "KIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=MOST_KIB))]
     file_kib: u64,
     /// Size of the management file in KiB, 0 for none.
-    #[arg(long, value_name = "KIB", default_value_t = 440)]
+    #[arg(long, value_name = "KIB", default_value_t = 440, value_parser = clap::value_parser!(u64).range(..=MOST_KIB))]
     mgmt_kib: u64,
     /// Threads that update data files.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]

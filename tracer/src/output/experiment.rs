@@ -13,6 +13,8 @@ use std::io::{self, Write};
 
 /// Rows of paths under this share of the base's sectors are left out.
 const LEAST_SHARE: f64 = 0.005;
+/// From this share of a profile's sectors on a disturbance is told.
+const LEAST_DISTURBED: f64 = 0.01;
 
 /// What the experiment does.
 pub fn describe(out: &mut dyn Write) -> io::Result<()> {
@@ -45,6 +47,7 @@ pub fn write(out: &mut dyn Write, experiment: &Experiment) -> io::Result<()> {
     risk(out, experiment)?;
     paths(out, experiment)?;
     carried(out, experiment)?;
+    disturbed(out, experiment)?;
     books(out, experiment)
 }
 
@@ -192,8 +195,14 @@ fn wear(out: &mut dyn Write, experiment: &Experiment) -> io::Result<()> {
     published(out, experiment)
 }
 
-/// The published table, for the profiles that are here.
+/// The published table, for the profiles that are here, where the workload is
+/// the published one.
 fn published(out: &mut dyn Write, experiment: &Experiment) -> io::Result<()> {
+    let workload = &experiment.workload;
+    let period_s = workload.period_s * f64::from(experiment.time_scale);
+    if (workload.files, workload.file_kib) != (5000, 64) || (period_s - 30.0).abs() > 0.5 {
+        return Ok(());
+    }
     let here: Vec<String> = PUBLISHED
         .iter()
         .filter(|(name, ..)| experiment.of(name).next().is_some())
@@ -344,6 +353,35 @@ fn carried(out: &mut dyn Write, experiment: &Experiment) -> io::Result<()> {
             blocks.join(", ")
         ),
     )
+}
+
+/// What somebody else's sync, or a full page cache, made of the blocks: the
+/// workload itself calls fsync only.
+fn disturbed(out: &mut dyn Write, experiment: &Experiment) -> io::Result<()> {
+    for used in &experiment.profiles {
+        let rows = experiment.by_path(&used.name);
+        let total: f64 = rows.values().sum();
+        for (trigger, why) in [
+            ("sync", "something called sync while it was measured"),
+            (
+                "background",
+                "the whole machine had more dirty data than the background limit",
+            ),
+        ] {
+            let of = rows.iter().filter(|((_, by), _)| by == trigger);
+            let share = of.map(|(_, sectors)| sectors).sum::<f64>() / total.max(1.0);
+            if share >= LEAST_DISTURBED {
+                let name = terminal(used.name.as_bytes());
+                let text = format!(
+                    "WARNING: {:.1} % of the sectors under {name} have the trigger {trigger}: \
+                     {why}, so that its knobs had less to decide.",
+                    share * 100.0
+                );
+                wrap::write(out, "  ", &text)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// What the ledgers of the blocks leave open.

@@ -139,7 +139,7 @@ impl Tuning {
         bytes_per_s: Option<Value>,
         writes_per_s: Option<Value>,
     ) -> Result<Vec<Change>, TuneError> {
-        if throttle::root().ok().flatten().is_none() {
+        if !can_throttle() {
             return Err(TuneError::NoThrottle);
         }
         let on = On::Device { dev };
@@ -282,6 +282,11 @@ fn changes(entries: &[Entry]) -> Vec<Change> {
             })
         })
         .collect()
+}
+
+/// Whether [`Tuning::throttle`] can work here.
+pub fn can_throttle() -> bool {
+    throttle::root().ok().flatten().is_some()
 }
 
 /// Puts back what a run that died has left, and what `--keep` left in force.

@@ -20,8 +20,12 @@ use crate::{
     workload::iot_files::Place as Where,
 };
 use anyhow::{Context, bail};
+use rustix::process::{Pid, Signal, kill_process};
 use std::{
     ffi::OsString,
+    fs::OpenOptions,
+    io::Read,
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
@@ -30,6 +34,9 @@ use tokio::time::{Instant, timeout};
 
 /// How long a workload has to end after a signal.
 const MANNERS: Duration = Duration::from_secs(20);
+
+/// The largest account that is read, in bytes.
+const MOST_ACCOUNT: u64 = 16 << 20;
 
 /// A place.
 pub struct Place {
@@ -163,10 +170,23 @@ impl Place {
             command.gid(user.gid).uid(user.uid);
         }
         command.stdin(Stdio::null()).process_group(0);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         dies_with_us(command.as_std_mut());
+        let child = command.spawn().context("cannot start the workload")?;
+        let id = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let output = child.wait_with_output();
+        tokio::pin!(output);
         let output = tokio::select! {
-            output = command.output() => output.context("cannot start the workload")?,
-            () = ended(signals) => return Ok(None),
+            output = &mut output => output.context("cannot wait for the workload")?,
+            () = ended(signals) => {
+                // Told to end, it takes away what it has made. What fails here
+                // has ended already, or is killed when it is dropped.
+                if let Some(id) = id {
+                    let _ = kill_process(id, Signal::TERM);
+                }
+                let _ = timeout(MANNERS, &mut output).await;
+                return Ok(None);
+            }
         };
         if !output.status.success() {
             let why = String::from_utf8_lossy(&output.stderr);
@@ -311,15 +331,13 @@ impl Place {
     /// Ends the workload, keeps its account, and writes the pictures.
     pub async fn finish(&mut self) -> anyhow::Result<()> {
         if let Some(mut child) = self.child.take() {
-            child.signal(rustix::process::Signal::TERM);
+            child.signal(Signal::TERM);
             if timeout(MANNERS, child.wait()).await.is_err() {
-                child.signal(rustix::process::Signal::KILL);
+                child.signal(Signal::KILL);
                 // It has been killed; there is nothing else to be told.
                 let _ = child.wait().await;
             }
-            if let Ok(bytes) = std::fs::read(self.account()) {
-                self.result.workload.account = serde_json::from_slice(&bytes).ok();
-            }
+            self.result.workload.account = read_account(&self.account());
         }
         if self.bed.is_none() && !self.files.as_os_str().is_empty() {
             self.remove_files();
@@ -352,6 +370,21 @@ impl Place {
             }
         }
     }
+}
+
+/// The workload's account, from a file that its user could have replaced.
+fn read_account(path: &Path) -> Option<serde_json::Value> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)
+        .ok()?;
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.take(MOST_ACCOUNT).read_to_end(&mut bytes).ok()?;
+    serde_json::from_slice(&bytes).ok()
 }
 
 /// Waits for a signal that ends the run.

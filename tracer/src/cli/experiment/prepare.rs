@@ -9,9 +9,9 @@ use crate::{
         result::{Emulated, Experiment, Machine, SCHEMA, Used, Workload},
     },
     kernel::{block, machine, mounts, processes},
-    output::wrap,
+    output::{escape::terminal, wrap},
     profile::{Exposure, Profile, Severity, Values, lint},
-    tune,
+    tune::{self, TuneError},
     workload::iot_files::Place,
 };
 use anyhow::bail;
@@ -21,6 +21,9 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
+
+/// The longest period of the workload.
+const LONGEST_PERIOD: Duration = Duration::from_hours(24);
 
 /// What is to be done.
 pub struct Prepared {
@@ -56,6 +59,12 @@ impl Prepared {
             args.place.iter().map(ToString::to_string).collect();
         if unique.len() < args.place.len() {
             bail!(Usage("--place names a place twice".to_owned()));
+        }
+        if args.period > LONGEST_PERIOD {
+            bail!(Usage("--period must be a day at most".to_owned()));
+        }
+        if args.emulate.is_some() && !tune::can_throttle() {
+            bail!(TuneError::NoThrottle);
         }
         if let Some(dir) = &args.on {
             if args.place.len() > 1 {
@@ -104,7 +113,7 @@ impl Prepared {
         let made = u64::from(args.files) * file + (args.mgmt_kib << 10);
         let periods = self.duration().as_secs_f64() / self.period.as_secs_f64();
         let once = u64::from(args.files) * 4096 + (args.mgmt_kib << 10);
-        made + (periods * once as f64) as u64
+        made.saturating_add((periods * once as f64) as u64)
     }
 
     /// Size of an image that holds the files and some more, in bytes.
@@ -119,22 +128,18 @@ impl Prepared {
         let minutes = self.duration().as_secs_f64() / 60.0;
         writeln!(out, "{}: {minutes:.0} min, seed {}", args.name, self.seed)?;
         let places = args.place.len() as u64;
-        let mib = (self.bytes(args) * places) >> 20;
-        match &args.on {
-            Some(dir) => writeln!(
-                out,
-                "writes {mib} MiB of files, and the filesystem's own, below {}",
-                dir.display()
-            )?,
-            None => writeln!(
-                out,
-                "writes {mib} MiB of files, and the filesystem's own, to {places} image(s) of {} \
-                 MiB in {}",
+        let mib = self.bytes(args).saturating_mul(places) >> 20;
+        let to = match &args.on {
+            Some(dir) => format!("below {}", shown(dir)),
+            None => format!(
+                "to {places} image(s) of {} MiB in {}",
                 Self::image_bytes(args) >> 20,
-                args.image_dir.display()
-            )?,
-        }
-        writeln!(out, "result in {}", self.output.display())?;
+                shown(&args.image_dir)
+            ),
+        };
+        let text = format!("writes {mib} MiB of files, and the filesystem's own, {to}");
+        wrap::write(out, "", &text)?;
+        writeln!(out, "result in {}", shown(&self.output))?;
         for profile in &self.profiles {
             let knobs: Vec<String> = profile
                 .values
@@ -217,6 +222,11 @@ impl Prepared {
             planned: self.steps.len(),
         }
     }
+}
+
+/// A path for a terminal.
+fn shown(path: &Path) -> String {
+    terminal(path.as_os_str().as_encoded_bytes())
 }
 
 /// The profiles that were named, as they are written.

@@ -70,20 +70,14 @@ async fn tuned(
     user: Option<User>,
 ) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::new().context("cannot catch signals")?;
-    for place in &mut *places {
-        say(&format!("making files on {}", place.device()));
-        let made = place.make_files(args, prepared.seed, user, &mut signals);
-        if made.await?.is_none() {
-            return Ok(ExitCode::SUCCESS);
-        }
-    }
+    // First, for it refuses a second run before anything is made.
     let roots: Vec<PathBuf> = places.iter().map(|place| place.root().to_owned()).collect();
     let mut tuning = Tuning::begin(&roots)?;
     if !tuning.leftover().is_empty() {
         say("an earlier run had died; first, what it has left:");
         tell(tuning.leftover());
     }
-    let done = blocks(args, prepared, places, user, &mut tuning, &mut signals).await;
+    let done = made(args, prepared, places, user, &mut tuning, &mut signals).await;
     let mut kept = Ok(());
     for place in places {
         let finished = place.finish().await;
@@ -100,6 +94,25 @@ async fn tuned(
     } else {
         ExitCode::from(status::OPEN_BOOKS)
     })
+}
+
+/// Makes the files, then runs all blocks; says whether the books closed.
+async fn made(
+    args: &RunArgs,
+    prepared: &Prepared,
+    places: &mut [Place],
+    user: Option<User>,
+    tuning: &mut Tuning,
+    signals: &mut Signals,
+) -> anyhow::Result<bool> {
+    for place in &mut *places {
+        say(&format!("making files on {}", place.device()));
+        let made = place.make_files(args, prepared.seed, user, signals);
+        if made.await?.is_none() {
+            return Ok(true);
+        }
+    }
+    blocks(args, prepared, places, user, tuning, signals).await
 }
 
 /// All blocks; says whether the books closed.
@@ -157,6 +170,16 @@ async fn blocks(
             return Ok(closed);
         };
         closed &= books;
+        if bar.is_hidden() {
+            let left = prepared.duration().saturating_sub(started.elapsed());
+            say(&format!(
+                "block {} of {} done ({}), {:.0} s left",
+                order + 1,
+                prepared.steps.len(),
+                profile.name,
+                left.as_secs_f64()
+            ));
+        }
     }
     bar.finish_and_clear();
     Ok(closed)
