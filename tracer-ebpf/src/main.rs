@@ -34,6 +34,7 @@ mod dirty;
 mod ext4;
 #[cfg(target_arch = "bpf")]
 mod flights;
+#[cfg(target_arch = "bpf")]
 mod globals;
 #[cfg(target_arch = "bpf")]
 mod inode;
