@@ -8,7 +8,7 @@ use anyhow::Context;
 use std::{
     fs::{self, DirBuilder, File},
     io::{BufWriter, Write},
-    os::unix::fs::{DirBuilderExt, chown},
+    os::unix::fs::{DirBuilderExt, lchown},
     path::{Path, PathBuf},
 };
 
@@ -25,7 +25,7 @@ impl Store {
         let made = DirBuilder::new().mode(0o700).create(dir);
         made.with_context(|| format!("cannot make the directory {}", dir.display()))?;
         if let Some(owner) = owner {
-            chown(dir, Some(owner.uid), Some(owner.gid))
+            lchown(dir, Some(owner.uid), Some(owner.gid))
                 .with_context(|| format!("cannot give {} to its user", dir.display()))?;
         }
         Ok(Self {
