@@ -1,7 +1,10 @@
 //! Holds docs/json.md against the code: every key that is written, and every
 //! word that an enumeration can give, is in the section of its schema.
 
+mod shared;
+
 use serde_json::Value;
+use shared::keys_of;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     time::Duration,
@@ -15,7 +18,7 @@ use writepath::{
     },
     experiment::{
         self,
-        result::{Block, Emulated, Experiment, Machine, Sample, Used, Window, Workload},
+        result::{Block, Emulated, Experiment, Losses, Machine, Sample, Used, Window, Workload},
     },
     explain::{self, Source},
     model::{
@@ -59,25 +62,6 @@ fn expect(schema: &str, words: impl IntoIterator<Item = impl AsRef<str>>) {
         .filter(|word| !text.contains(&format!("`{word}`")))
         .collect();
     assert!(missing.is_empty(), "not in docs/json.md: {missing:?}");
-}
-
-fn keys(value: &Value, found: &mut BTreeSet<String>) {
-    match value {
-        Value::Object(object) => {
-            for (key, value) in object {
-                found.insert(key.clone());
-                keys(value, found);
-            }
-        }
-        Value::Array(values) => values.iter().for_each(|value| keys(value, found)),
-        _ => {}
-    }
-}
-
-fn keys_of(value: &Value) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    keys(value, &mut found);
-    found
 }
 
 fn logger() -> ProcessName {
@@ -458,6 +442,7 @@ fn keys_of_experiment_are_documented() {
             sectors: 8,
         }],
         samples_file: "samples-0.jsonl".to_owned(),
+        lost: Losses::default(),
         trace: Value::Null,
     };
     let experiment = Experiment {

@@ -1,7 +1,10 @@
 //! Holds docs/recording.md, and its part of docs/json.md, against the code:
 //! every number, letter, key and word of the format is there.
 
+mod shared;
+
 use serde_json::Value;
+use shared::keys_of;
 use std::collections::BTreeSet;
 use tracer_common::path;
 use writepath::{
@@ -26,19 +29,6 @@ fn expect(document: &str, texts: impl IntoIterator<Item = String>) {
         .filter(|text| !document.contains(text.as_str()))
         .collect();
     assert!(missing.is_empty(), "not in the document: {missing:?}");
-}
-
-fn keys(value: &Value, found: &mut BTreeSet<String>) {
-    match value {
-        Value::Object(object) => {
-            for (key, value) in object {
-                found.insert(key.clone());
-                keys(value, found);
-            }
-        }
-        Value::Array(values) => values.iter().for_each(|value| keys(value, found)),
-        _ => {}
-    }
 }
 
 fn quoted(keys: BTreeSet<String>) -> impl Iterator<Item = String> {
@@ -202,9 +192,8 @@ fn sizes_and_letters_are_documented() {
 
 #[test]
 fn keys_of_start_and_events_are_documented() {
-    let mut found = BTreeSet::new();
-    keys(&serde_json::to_value(full_start()).unwrap(), &mut found);
-    expect(DOCUMENT, quoted(found));
+    let start = serde_json::to_value(full_start()).unwrap();
+    expect(DOCUMENT, quoted(keys_of(&start)));
     let mut text = Vec::new();
     events::write_head(&mut text).unwrap();
     let all = one_of_each();
@@ -216,7 +205,7 @@ fn keys_of_start_and_events_are_documented() {
     }
     let mut found = BTreeSet::new();
     for line in text.split(|byte| *byte == b'\n').filter(|l| !l.is_empty()) {
-        keys(&serde_json::from_slice(line).unwrap(), &mut found);
+        found.extend(keys_of(&serde_json::from_slice(line).unwrap()));
     }
     expect(DOCUMENT, quoted(found));
     expect(DOCUMENT, [format!("## `{}`", events::SCHEMA)]);
@@ -246,8 +235,7 @@ fn keys_of_report_are_documented() {
     report::write_json(&mut text, &[report]).unwrap();
     let mut value: Value = serde_json::from_slice(&text).unwrap();
     value["recordings"][0]["start"] = Value::Null;
-    let mut found = BTreeSet::new();
-    keys(&value, &mut found);
+    let found = keys_of(&value);
     assert!(found.contains("file_hex"));
     let (_, section) = JSON.split_once("\n## `writepath.report/1`\n").unwrap();
     expect(section, quoted(found));

@@ -93,33 +93,17 @@ fn full_disk() -> Result<()> {
     let before = short.left()?;
     let mnt = small.mnt().to_string_lossy().into_owned();
     let out = short.out.to_string_lossy().into_owned();
-    let ended = Call::new([
-        "experiment",
-        "run",
-        "emmc-dirty-tuning",
-        "-o",
-        &out,
-        "--image-dir",
-        &mnt,
-        "--image",
-        "512M",
-    ])?
-    .run()?;
-    ended.status(&[1])?.says(&["fit", "space"])?.silent()?;
-    short.comes_back(&before)?;
-    let _ = fs::remove_dir_all(&short.out);
-    let ended = Call::new([
-        "experiment",
-        "run",
-        "emmc-dirty-tuning",
-        "-o",
-        &out,
-        "--on",
-        &mnt,
-    ])?
-    .run()?;
-    ended.status(&[1])?.says(&["free", "space"])?.silent()?;
-    short.comes_back(&before)?;
+    let run = ["experiment", "run", "emmc-dirty-tuning", "-o", &out];
+    let places: [(&[&str], &str); 2] = [
+        (&["--image-dir", &mnt, "--image", "512M"], "fit"),
+        (&["--on", &mnt], "free"),
+    ];
+    for (place, why) in places {
+        let ended = Call::new([&run[..], place].concat())?.run()?;
+        ended.status(&[1])?.says(&[why, "space"])?.silent()?;
+        short.comes_back(&before)?;
+        let _ = fs::remove_dir_all(&short.out);
+    }
     let names: Vec<_> = fs::read_dir(&mnt)?
         .flatten()
         .map(|e| e.file_name())

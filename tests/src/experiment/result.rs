@@ -77,6 +77,13 @@ fn short_run() -> Result<()> {
     Call::new(["experiment", "compare", &out, &out])?
         .run()?
         .status(&[0])?;
+    let explained = Call::new(["explain", &out])?.run()?;
+    explained.status(&[0])?;
+    ensure!(
+        explained.stdout.contains("what a knob can act on"),
+        "{}",
+        explained.told()
+    );
     // A result is not written over.
     let again = short.call(&["--quick"])?.run()?;
     again.status(&[1, 2])?.says(&["out"])?;
@@ -110,7 +117,7 @@ fn agrees(short: &Short, block: &Value, order: usize) -> Result<()> {
     ensure!(!windows.is_empty(), "{told}: no window");
     let drawn: u64 = windows.iter().filter_map(|w| w["sectors"].as_u64()).sum();
     ensure!(
-        drawn <= sectors,
+        drawn == sectors,
         "{told}: windows hold {drawn} of {sectors}"
     );
     for key in ["dirty_before_bytes", "dirty_after_bytes"] {

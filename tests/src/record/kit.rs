@@ -51,6 +51,8 @@ pub fn record(bed: &Bed, extra: &[&str], steps: &[Step]) -> Result<(Recorded, Do
     running.signal(Signal::INT)?;
     let ended = running.wait()?;
     ended.status(&[0])?;
+    // What was recorded can be explained, too.
+    Call::new(["explain", text(&file)?])?.run()?.status(&[0])?;
     Ok((read(ended, &file)?, done))
 }
 

@@ -256,6 +256,12 @@ fn read(dir: &Path) -> anyhow::Result<Experiment> {
             crate::experiment::result::SCHEMA
         )));
     }
+    if !experiment.is_plausible() {
+        bail!(Usage(format!(
+            "{} has numbers that no run can have given",
+            path.display()
+        )));
+    }
     Ok(experiment)
 }
 

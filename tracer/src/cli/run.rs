@@ -6,6 +6,7 @@ use super::{
     status,
     stop::{Asked, Signals},
     typed::{create, parse_duration, parse_size},
+    verdict::{MAX_LOST, MAX_UNATTRIBUTED},
 };
 use crate::{
     bed::{Bed, BedOptions},
@@ -57,11 +58,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "USER")]
     pub user: Option<String>,
     /// Ring records that may be lost before the status is 4, in percent.
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.1)]
+    #[arg(long, value_name = "PERCENT", default_value_t = MAX_LOST)]
     pub max_lost: f64,
     /// Sectors that may be unattributed before the status is 4, in percent;
     /// those in flight before do not count.
-    #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
+    #[arg(long, value_name = "PERCENT", default_value_t = MAX_UNATTRIBUTED)]
     pub max_unattributed: f64,
     /// Say on stderr what was attached.
     #[arg(short, long, action = clap::ArgAction::Count)]

@@ -4,10 +4,13 @@ use super::{run::RunArgs, status};
 use crate::model::ledger::Run;
 use std::process::ExitCode;
 
-/// The exit status of a run.
-///
-/// `writes` are records of writes that were lost, and how many there were.
-pub fn verdict(args: &RunArgs, run: &Run, writes: (u64, u64)) -> ExitCode {
+/// Sectors that may be unattributed, in percent, unless something else is asked.
+pub const MAX_UNATTRIBUTED: f64 = 1.0;
+/// Ring records that may be lost, in percent, likewise.
+pub const MAX_LOST: f64 = 0.1;
+
+/// What keeps the books of a run open.
+pub fn open_books(run: &Run, max_unattributed: f64, max_lost: f64) -> Vec<String> {
     let mut open = Vec::new();
     for device in &run.devices {
         if device.residual != 0 {
@@ -15,7 +18,7 @@ pub fn verdict(args: &RunArgs, run: &Run, writes: (u64, u64)) -> ExitCode {
         }
         let unknown = device.sectors_unattributed - device.in_flight_before;
         let share = unknown as f64 * 100.0 / device.sectors_written.max(1) as f64;
-        if share > args.max_unattributed {
+        if share > max_unattributed {
             open.push(format!("{}: {share:.1} % unattributed", device.name));
         }
     }
@@ -24,9 +27,17 @@ pub fn verdict(args: &RunArgs, run: &Run, writes: (u64, u64)) -> ExitCode {
         open.push(format!("{in_maps} map entries lost"));
     }
     let lost = run.lost.ring as f64 * 100.0 / run.lost.ring_offered.max(1) as f64;
-    if lost > args.max_lost {
+    if lost > max_lost {
         open.push(format!("{lost:.2} % of ring records lost"));
     }
+    open
+}
+
+/// The exit status of a run.
+///
+/// `writes` are records of writes that were lost, and how many there were.
+pub fn verdict(args: &RunArgs, run: &Run, writes: (u64, u64)) -> ExitCode {
+    let mut open = open_books(run, args.max_unattributed, args.max_lost);
     let lost = writes.0 as f64 * 100.0 / (writes.0 + writes.1).max(1) as f64;
     if lost > args.max_lost {
         open.push(format!("{lost:.2} % of the recording's events lost"));

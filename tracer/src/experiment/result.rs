@@ -1,7 +1,6 @@
 //! What an experiment leaves: `result.json`, schema `writepath.experiment/1`,
 //! documented in docs/json.md.
 
-use crate::stats;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -118,8 +117,20 @@ pub struct Block {
     pub windows: Vec<Window>,
     /// Samples, one a second, JSON lines, in the same directory.
     pub samples_file: String,
+    /// What was lost on the way to the ledger.
+    #[serde(default)]
+    pub lost: Losses,
     /// The device of the block's `writepath.trace/1`, with commits.
     pub trace: serde_json::Value,
+}
+
+/// Losses of a block, over all its devices.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub struct Losses {
+    /// Records that did not fit the ring buffer.
+    pub ring: u64,
+    /// Entries that did not fit a map.
+    pub maps: u64,
 }
 
 /// A window of a block.
@@ -156,11 +167,31 @@ impl Experiment {
         self.of(profile).map(|block| block.mib_per_min).collect()
     }
 
+    /// The same as of full scale: a scaled experiment writes its periods as
+    /// many times as fast.
+    pub fn full_scale_rates(&self, profile: &str) -> Vec<f64> {
+        let scale = f64::from(self.time_scale.max(1));
+        let rates = self.rates(profile).into_iter();
+        rates.map(|rate| rate / scale).collect()
+    }
+
     /// The blocks of a profile.
     pub fn of<'a>(&'a self, profile: &'a str) -> impl Iterator<Item = &'a Block> {
         self.blocks
             .iter()
             .filter(move |block| block.profile == profile)
+    }
+
+    /// Whether every number is one that a run could have given.
+    pub fn is_plausible(&self) -> bool {
+        let within = |value: f64| (0.0..1e9).contains(&value);
+        (1..=1_000_000).contains(&self.time_scale)
+            && within(self.tbw_gib)
+            && within(self.workload.period_s)
+            && self
+                .blocks
+                .iter()
+                .all(|block| within(block.mib_per_min) && within(block.duration_s))
     }
 
     /// Sectors a minute by path and trigger, mean of a profile's blocks.
@@ -181,11 +212,5 @@ impl Experiment {
             }
         }
         sums
-    }
-
-    /// GiB a day at a rate of this experiment: a scaled one writes its
-    /// periods K times as fast.
-    pub fn gib_per_day(&self, mib_per_min: f64) -> f64 {
-        stats::gib_per_day(mib_per_min) / f64::from(self.time_scale.max(1))
     }
 }

@@ -1,7 +1,6 @@
 //! What an experiment measured, beside what the ceilings allow.
 
 use super::{
-    change,
     evidence::Profile,
     findings::{Finding, Measured},
     lever::Lever,
@@ -9,6 +8,7 @@ use super::{
     scene::Scene,
     table,
 };
+use crate::stats;
 
 /// What a profile of an experiment measured for a lever that it moved.
 pub fn of_profile(scene: &Scene<'_>, lever: Lever, profile: &Profile) -> Option<Measured> {
@@ -22,7 +22,7 @@ pub fn of_profile(scene: &Scene<'_>, lever: Lever, profile: &Profile) -> Option<
     let ceiling = table::reached_by(scene.parts, &levers)
         .saturating_add(scene.indirect(&levers))
         .min(written);
-    let (change, interval) = change::ratio(&profile.base_rates, &profile.rates)?;
+    let stats::Change { change, interval } = stats::change(&profile.base_rates, &profile.rates)?;
     // The least that was saved, as far as the blocks can tell.
     let saved = -interval.map_or(change, |(_, high)| high);
     let share = ceiling as f64 / written.max(1) as f64;

@@ -8,7 +8,6 @@
 //! Entry: [`read::any`], [`explain`].
 
 mod ceiling;
-mod change;
 mod evidence;
 mod findings;
 mod journal;

@@ -43,12 +43,10 @@ pub fn geometry(dev: DevNumber) -> Option<Geometry> {
     parse(&bytes)
 }
 
-/// Its options, as the kernel has them, defaults too.
-pub fn options(dev: DevNumber) -> Vec<String> {
-    let text = name(dev)
-        .and_then(|name| fs::read_to_string(format!("/proc/fs/ext4/{name}/options")).ok())
-        .unwrap_or_default();
-    text.lines().map(str::to_owned).collect()
+/// Its options, as the kernel has them, defaults too, a line each; none when
+/// it is mounted nowhere.
+pub fn options(dev: DevNumber) -> Option<String> {
+    fs::read_to_string(format!("/proc/fs/ext4/{}/options", name(dev)?)).ok()
 }
 
 fn parse(bytes: &[u8; BYTES]) -> Option<Geometry> {

@@ -94,6 +94,8 @@ pub struct Edges {
 
 /// How long to look for a moment without completions where the ledger ends.
 pub const PATIENT: Duration = Duration::from_millis(500);
+/// Longer than it takes from the program to the kernel's own count.
+const SETTLE: Duration = Duration::from_micros(50);
 /// Between two attempts.
 const BETWEEN: Duration = Duration::from_micros(100);
 /// The same within a run, where it only bounds what a vanished device costs.
@@ -148,31 +150,56 @@ impl Edges {
     /// Begins a new epoch, and reads stat at a moment when no completion was
     /// being counted. Attempts that a completion crossed leave epochs behind,
     /// which belong to the stretch before.
+    ///
+    /// The kernel adds to stat a moment after the program has counted, so the
+    /// best moment is one with nothing in flight; next best one after which
+    /// stat stays as it is for a while; on a disk that is busier than that, any
+    /// at which no program runs.
     pub fn turn(&self, disks: &[Disk], patience: Duration) -> EdgeReading {
-        let until = Instant::now() + patience;
+        let started = Instant::now();
+        let read = || -> Vec<io::Result<DiskStat>> { disks.iter().map(Disk::stat).collect() };
+        let is_idle = |stats: &[io::Result<DiskStat>]| {
+            let mut known = stats.iter().flatten();
+            known.all(|stat| stat.in_flight == 0)
+        };
         loop {
-            // A crossed attempt costs an epoch, and rows: wait for a moment
-            // when nothing is being counted.
-            let (mut begun, mut ended) = self.sums();
-            while begun != ended && Instant::now() < until {
-                std::hint::spin_loop();
-                (begun, ended) = self.sums();
+            let waited = started.elapsed();
+            if waited < patience / 5 && !is_idle(&read()) {
+                std::thread::sleep(BETWEEN);
+                continue;
             }
+            let before = self.quiet(started + patience);
             let epoch = self.bump();
-            let stats: Vec<_> = disks.iter().map(Disk::stat).collect();
-            let (begun_after, ended_after) = self.sums();
-            let quiet = begun == ended && begun_after == begun && ended_after == ended;
-            // Without a quiet moment the last attempt stands, and says so.
-            if quiet || Instant::now() > until {
+            let mut stats = read();
+            let after = self.sums();
+            let mut exact = before.0 == before.1 && after == before;
+            if exact && waited < patience * 3 / 5 && !is_idle(&stats) {
+                std::thread::sleep(SETTLE);
+                stats = read();
+                exact = self.sums() == before;
+            }
+            // Without such a moment the last attempt stands, and says so.
+            if exact || waited > patience {
                 return EdgeReading {
                     epoch,
                     at: Instant::now(),
                     stats,
-                    blurred_by: begun_after - ended,
+                    blurred_by: after.0 - before.1,
                 };
             }
             std::thread::sleep(BETWEEN);
         }
+    }
+
+    /// Waits for a moment when nothing is being counted, for a crossed attempt
+    /// costs an epoch, and rows; gives what had begun and ended by then.
+    fn quiet(&self, until: Instant) -> (u64, u64) {
+        let mut sums = self.sums();
+        while sums.0 != sums.1 && Instant::now() < until {
+            std::hint::spin_loop();
+            sums = self.sums();
+        }
+        sums
     }
 
     /// Begins a new epoch.

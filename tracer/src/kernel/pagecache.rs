@@ -1,17 +1,8 @@
 //! The page cache of the whole machine: what is dirty, the thresholds that
 //! the kernel holds against it, and the knobs that these come from.
 
-use std::{fs, io};
-
-/// Knobs of write-back, in /proc/sys/vm, as they are named everywhere.
-const KNOBS: [&str; 6] = [
-    "vm.dirty_background_bytes",
-    "vm.dirty_background_ratio",
-    "vm.dirty_bytes",
-    "vm.dirty_expire_centisecs",
-    "vm.dirty_ratio",
-    "vm.dirty_writeback_centisecs",
-];
+use crate::profile::{Knob, Place};
+use std::{fs, io, path::Path};
 
 /// State of the page cache, in bytes (/proc/vmstat has pages).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -50,12 +41,13 @@ fn parse(text: &str, page: u64) -> Option<PageCache> {
 /// Values of the write-back knobs in force. Of a ratio and its bytes, the one
 /// that is not in force is 0.
 pub fn knobs() -> Vec<(&'static str, u64)> {
-    KNOBS
-        .iter()
-        .filter_map(|name| {
-            let path = format!("/proc/sys/{}", name.replace('.', "/"));
-            let text = fs::read_to_string(path).ok()?;
-            Some((*name, text.trim().parse().ok()?))
+    Knob::all()
+        .filter_map(|knob| {
+            let Place::Sysctl(file) = knob.place() else {
+                return None;
+            };
+            let text = fs::read_to_string(Path::new("/proc/sys").join(file)).ok()?;
+            Some((knob.name(), text.trim().parse().ok()?))
         })
         .collect()
 }

@@ -1,6 +1,9 @@
 //! The table of an experiment as people read it: within 80 columns.
 
-use super::{escape::terminal, wrap};
+use super::{
+    escape::{cut, terminal},
+    wrap,
+};
 use crate::{
     experiment::{
         EMMC_DIRTY_TUNING, PUBLISHED,
@@ -51,69 +54,50 @@ pub fn write(out: &mut dyn Write, experiment: &Experiment) -> io::Result<()> {
     books(out, experiment)
 }
 
-/// The first table of several results, one after another.
+/// The rates of several results, each profile's below each other; changes are
+/// against the first result that has it.
 pub fn compare(out: &mut dyn Write, results: &[(String, Experiment)]) -> io::Result<()> {
-    for (name, experiment) in results {
-        writeln!(out, "{}", terminal(name.as_bytes()))?;
-        head(out, experiment)?;
-        wear(out, experiment)?;
-        writeln!(out)?;
+    for (index, (name, experiment)) in results.iter().enumerate() {
+        let label = format!("[{}] {}: ", index + 1, terminal(name.as_bytes()));
+        wrap::write(out, &label, &setting(experiment))?;
+    }
+    let mut profiles: Vec<&str> = Vec::new();
+    for used in results.iter().flat_map(|(_, result)| &result.profiles) {
+        if !profiles.contains(&used.name.as_str()) {
+            profiles.push(&used.name);
+        }
+    }
+    let title = "\n  profile               result         MiB/min   change  95 % interval";
+    writeln!(out, "{title}")?;
+    for profile in profiles {
+        let mut first: Option<Vec<f64>> = None;
+        for (index, (_, experiment)) in results.iter().enumerate() {
+            // Of full scale, so that results of several scales compare.
+            let rates = experiment.full_scale_rates(profile);
+            let Some(mean) = stats::mean(&rates) else {
+                continue;
+            };
+            let change = first.as_ref().and_then(|base| stats::change(base, &rates));
+            let row = format!(
+                "  {:<21} {:<6} {:>15} {:>8}  {}",
+                cut(&terminal(profile.as_bytes()), 21),
+                format!("[{}]", index + 1),
+                with_half(mean),
+                change.map_or_else(String::new, |change| signed(change.change)),
+                change.as_ref().map(interval).unwrap_or_default()
+            );
+            writeln!(out, "{}", cut(row.trim_end(), wrap::WIDTH))?;
+            first.get_or_insert(rates);
+        }
     }
     Ok(())
 }
 
 fn head(out: &mut dyn Write, experiment: &Experiment) -> io::Result<()> {
-    let workload = &experiment.workload;
-    let machine = &experiment.machine;
-    let scale = f64::from(experiment.time_scale.max(1));
-    let text = |text: &str| terminal(text.as_bytes());
-    wrap::write(
-        out,
-        "",
-        &format!(
-            "{}: {} {}, {} files of {} KiB, each every {} s",
-            text(&experiment.name),
-            text(&workload.name),
-            text(&workload.place),
-            workload.files,
-            workload.file_kib,
-            workload.period_s * scale,
-        ),
-    )?;
-    let device = experiment.emulate.map_or_else(
-        || text(&machine.device),
-        |speed| {
-            let iops = speed.iops.map(|iops| format!(", {iops} writes/s"));
-            format!(
-                "{} above a device of {:.0} MB/s{}",
-                text(&machine.device),
-                speed.bytes_per_s as f64 / 1e6,
-                iops.unwrap_or_default()
-            )
-        },
-    );
-    let ram = experiment.as_ram_bytes.map(|bytes| {
-        format!(
-            "; ratios as of {:.1} GiB",
-            bytes as f64 / f64::from(1 << 30)
-        )
-    });
-    wrap::write(
-        out,
-        "",
-        &format!(
-            "Linux {} {}, {} CPUs, {:.1} GiB; {device}{}; seed {}; {} of {} blocks",
-            text(&experiment.kernel),
-            text(&machine.arch),
-            machine.cpus,
-            machine.memory_bytes as f64 / f64::from(1 << 30),
-            ram.unwrap_or_default(),
-            experiment.seed,
-            experiment.blocks.len(),
-            experiment.planned
-        ),
-    )?;
-    if experiment.time_scale > 1 {
+    let label = format!("{}: ", terminal(experiment.name.as_bytes()));
+    wrap::write(out, &label, &setting(experiment))?;
+    let scale = experiment.time_scale;
+    if scale > 1 {
         wrap::write(
             out,
             "",
@@ -126,16 +110,56 @@ fn head(out: &mut dyn Write, experiment: &Experiment) -> io::Result<()> {
     Ok(())
 }
 
+/// Workload, machine and size of an experiment.
+fn setting(experiment: &Experiment) -> String {
+    let workload = &experiment.workload;
+    let machine = &experiment.machine;
+    let text = |text: &str| terminal(text.as_bytes());
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    let device = experiment.emulate.map_or_else(
+        || text(&machine.device),
+        |speed| {
+            let iops = speed.iops.map(|iops| format!(", {iops} writes/s"));
+            format!(
+                "{} above a device of {:.0} MB/s{}",
+                text(&machine.device),
+                speed.bytes_per_s as f64 / 1e6,
+                iops.unwrap_or_default()
+            )
+        },
+    );
+    let ram = experiment
+        .as_ram_bytes
+        .map(|bytes| format!("; ratios as of {:.1} GiB", gib(bytes)));
+    format!(
+        "{} {}, {} files of {} KiB, each every {} s; Linux {} {}, {} CPUs, {:.1} GiB; \
+         {device}{}; seed {}; {} of {} blocks",
+        text(&workload.name),
+        text(&workload.place),
+        workload.files,
+        workload.file_kib,
+        workload.period_s * f64::from(experiment.time_scale),
+        text(&experiment.kernel),
+        text(&machine.arch),
+        machine.cpus,
+        gib(machine.memory_bytes),
+        ram.unwrap_or_default(),
+        experiment.seed,
+        experiment.blocks.len(),
+        experiment.planned
+    )
+}
+
 /// A change in percent, with a true minus sign.
 fn signed(change: f64) -> String {
     let percent = format!("{:+.1} %", change * 100.0);
     percent.replace('-', "−")
 }
 
-fn with_half(mean: Mean, scale: f64) -> String {
+fn with_half(mean: Mean) -> String {
     match mean.half {
-        Some(half) => format!("{:.2} ± {:.2}", mean.mean / scale, half / scale),
-        None => format!("{:.2}", mean.mean / scale),
+        Some(half) => format!("{:.2} ± {half:.2}", mean.mean),
+        None => format!("{:.2}", mean.mean),
     }
 }
 
@@ -146,53 +170,79 @@ fn interval(change: &Change) -> String {
 }
 
 fn wear(out: &mut dyn Write, experiment: &Experiment) -> io::Result<()> {
-    writeln!(
-        out,
-        "\n  profile                     MiB/min  GiB/day  years   change  95 % interval"
-    )?;
-    let scale = f64::from(experiment.time_scale.max(1));
+    let title = "\n  profile                    MiB/min GiB/day  years   change 95 % interval";
+    writeln!(out, "{title}")?;
     let base = experiment.profiles.first();
     let base_rates = base
-        .map(|used| experiment.rates(&used.name))
+        .map(|used| experiment.full_scale_rates(&used.name))
         .unwrap_or_default();
     let mut untold = Vec::new();
+    let mut alone = Vec::new();
     for (index, used) in experiment.profiles.iter().enumerate() {
-        let rates = experiment.rates(&used.name);
+        let rates = experiment.full_scale_rates(&used.name);
         let Some(mean) = stats::mean(&rates) else {
             continue;
         };
-        let day = experiment.gib_per_day(mean.mean);
+        let name = terminal(used.name.as_bytes());
         let change = (index > 0)
             .then(|| stats::change(&base_rates, &rates))
             .flatten();
         if change.is_some_and(|change| change.is_told() == Some(false)) {
-            untold.push(used.name.clone());
+            untold.push(name.clone());
         }
-        writeln!(
-            out,
-            "  {:<21} {:>13} {:>8.2} {:>6.1} {:>8}  {}",
-            terminal(used.name.as_bytes()),
-            with_half(mean, scale),
+        if rates.len() == 1 {
+            alone.push(name.clone());
+        }
+        let day = stats::gib_per_day(mean.mean);
+        let row = format!(
+            "  {:<20} {:>13} {:>7.2} {:>6.1} {:>8} {}",
+            cut(&name, 20),
+            with_half(mean),
             day,
             stats::years(experiment.tbw_gib, day),
             change.map_or_else(String::new, |change| signed(change.change)),
             change.as_ref().map(interval).unwrap_or_default()
-        )?;
+        );
+        writeln!(out, "{}", cut(row.trim_end(), wrap::WIDTH))?;
     }
-    if base_rates.len() < 2 {
-        writeln!(
-            out,
-            "  One block of a profile tells no spread: no change here can be told from chance."
-        )?;
-    }
-    if !untold.is_empty() {
-        wrap::write(
-            out,
-            "  ",
-            &format!("Not to be told from no change: {}.", untold.join(", ")),
-        )?;
+    for sentence in caveats(experiment, &alone, &untold) {
+        wrap::write(out, "  ", &sentence)?;
     }
     published(out, experiment)
+}
+
+/// What these numbers of blocks can tell, and what they cannot.
+fn caveats(experiment: &Experiment, alone: &[String], untold: &[String]) -> Vec<String> {
+    let mut sentences = Vec::new();
+    if !alone.is_empty() {
+        sentences.push(format!(
+            "With one block ({}) there is no spread: no change of it can be told from chance.",
+            alone.join(", ")
+        ));
+    }
+    let count = |used: &Used| experiment.of(&used.name).count();
+    if alone.is_empty() && experiment.profiles.iter().any(|used| count(used) == 2) {
+        sentences.push(
+            "Two blocks of a profile tell little: only a large change, or a small spread, \
+             gives an interval without zero."
+                .to_owned(),
+        );
+    }
+    if !untold.is_empty() {
+        sentences.push(format!(
+            "Not to be told from no change: {}.",
+            untold.join(", ")
+        ));
+    }
+    if experiment
+        .profiles
+        .iter()
+        .skip(1)
+        .any(|used| count(used) > 1)
+    {
+        sentences.push("Changes are of geometric means (Welch's t on logarithms).".to_owned());
+    }
+    sentences
 }
 
 /// The published table, for the profiles that are here, where the workload is
@@ -239,18 +289,15 @@ fn risk(out: &mut dyn Write, experiment: &Experiment) -> io::Result<()> {
         }
         let values = values(used);
         let exposure = Exposure::of(&values);
-        let said = values.get(&Knob::DirtyExpireCentisecs).map(|cs| cs / 100);
-        let said = match exposure.metadata_s {
-            Some(commit) if used.name == "commit-60" => Some(commit),
-            _ => said,
-        };
+        let said = PUBLISHED.iter().find(|(name, ..)| *name == used.name);
+        let said = said.map(|(_, _, seconds)| u64::from(*seconds));
         let age = experiment.of(&used.name).filter_map(oldest_us).max();
         let seconds =
             |value: Option<u64>| value.map_or_else(|| "-".to_owned(), |s| format!("{s} s"));
         writeln!(
             out,
             "  {:<22} {:>6} {:>12} {:>10} {:>21}",
-            terminal(used.name.as_bytes()),
+            cut(&terminal(used.name.as_bytes()), 22),
             seconds(said),
             exposure
                 .data_cs
@@ -264,7 +311,7 @@ fn risk(out: &mut dyn Write, experiment: &Experiment) -> io::Result<()> {
     }
     writeln!(
         out,
-        "  said: the published loss window. + is the time that the device takes to write."
+        "  said: the published loss window. +: the time that the device takes to write."
     )
 }
 
@@ -386,14 +433,27 @@ fn disturbed(out: &mut dyn Write, experiment: &Experiment) -> io::Result<()> {
 
 /// What the ledgers of the blocks leave open.
 fn books(out: &mut dyn Write, experiment: &Experiment) -> io::Result<()> {
-    let sum = |key: &str| -> i64 {
+    // Of one block too many may not hide another's too few.
+    let sum = |key: &str| -> u64 {
         let values = experiment.blocks.iter().map(|block| &block.trace[key]);
-        values.filter_map(serde_json::Value::as_i64).sum()
+        let values = values.filter_map(serde_json::Value::as_i64);
+        values.map(i64::unsigned_abs).fold(0, u64::saturating_add)
     };
-    writeln!(
+    let lost = experiment.blocks.iter().map(|block| block.lost);
+    let (ring, maps) = lost.fold((0_u64, 0_u64), |(ring, maps), lost| {
+        (
+            ring.saturating_add(lost.ring),
+            maps.saturating_add(lost.maps),
+        )
+    });
+    wrap::write(
         out,
-        "  Ledgers: residual {}, unattributed {} sectors.",
-        sum("residual"),
-        sum("sectors_unattributed")
+        "  ",
+        &format!(
+            "Ledgers: residual {}, unattributed {} sectors; lost {ring} ring records, {maps} map \
+             entries.",
+            sum("residual"),
+            sum("sectors_unattributed")
+        ),
     )
 }

@@ -58,15 +58,16 @@ fn step(most: f64) -> f64 {
 fn axis(svg: &mut String, most: f64, top: f64, bottom: f64, unit: &str) {
     let scale = (WIDTH - LEFT - RIGHT) / most;
     let step = step(most);
-    let mut mark = 0.0;
-    while mark <= most * 1.0001 {
+    // As many digits as the step needs; marks are multiples, not sums.
+    let digits = (-step.log10().floor()).max(0.0) as usize;
+    for index in 0..=(most / step * 1.0001) as u32 {
+        let mark = f64::from(index) * step;
         let x = LEFT + mark * scale;
         let _ = writeln!(
             svg,
             r##"<line x1="{x:.1}" y1="{top}" x2="{x:.1}" y2="{bottom}" stroke="#ddd"/>"##
         );
-        text(svg, x, bottom + 16.0, "middle", &format!("{mark}"));
-        mark += step;
+        text(svg, x, bottom + 16.0, "middle", &format!("{mark:.digits$}"));
     }
     text(svg, WIDTH - RIGHT, bottom + 32.0, "end", unit);
 }

@@ -66,6 +66,15 @@ pub enum SessionError {
     Probe(#[from] ProbeError),
 }
 
+/// A moment at which a disk's count was read.
+#[derive(Debug, Clone, Copy)]
+pub struct Edge {
+    /// When.
+    pub at: Instant,
+    /// Sectors of 512 bytes written since boot, by stat.
+    pub sectors_written: u64,
+}
+
 /// A run that is being traced.
 pub struct Session {
     probe: Probe,
@@ -166,6 +175,18 @@ impl Session {
     /// Names of the traced disks.
     pub fn disk_names(&self) -> Vec<String> {
         self.disks.iter().map(|disk| disk.name.clone()).collect()
+    }
+
+    /// Where the last interval of a disk ended.
+    pub fn edge(&self, disk: usize) -> Edge {
+        let stat = self.last.stats.get(disk);
+        Edge {
+            at: self.last.at,
+            sectors_written: match stat {
+                Some(Ok(stat)) => stat.sectors_written,
+                _ => 0,
+            },
+        }
     }
 
     /// Sectors of a disk by path since the run or the interval began, as far

@@ -85,7 +85,7 @@ impl Session {
                     dev: dev.to_string(),
                     kind: mount.kind.clone(),
                     mounted_on: point.map(|point| point.to_string_lossy().into_owned()),
-                    options: ext4::options(dev),
+                    options: lines(ext4::options(dev)),
                     commit_s: mount.commit_s,
                     data_journal: mount.data_journal,
                     block_bytes: 512 << device.block_shift,
@@ -106,6 +106,11 @@ impl Session {
             filesystems,
         }
     }
+}
+
+fn lines(text: Option<String>) -> Vec<String> {
+    let text = text.unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
 }
 
 fn knobs() -> BTreeMap<String, String> {

@@ -25,7 +25,7 @@ use super::{
     target::{On, Setting},
 };
 use crate::{
-    kernel::block::DevNumber,
+    kernel::{block::DevNumber, ext4::options},
     profile::{Knob, Value},
 };
 
@@ -60,14 +60,6 @@ pub fn of_directory(dir: &Path) -> Result<On, TuneError> {
         dev,
         point: over.point.clone(),
     })
-}
-
-/// ext4's own list of the options of the filesystem on a device; none when
-/// it is mounted nowhere.
-fn options(dev: DevNumber) -> Option<String> {
-    let link = fs::read_link(format!("/sys/dev/block/{dev}")).ok()?;
-    let name = link.file_name()?;
-    fs::read_to_string(Path::new("/proc/fs/ext4").join(name).join("options")).ok()
 }
 
 /// What is in force; an error of kind `NotFound` when the filesystem is gone.

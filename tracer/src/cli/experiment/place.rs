@@ -7,7 +7,7 @@ use crate::{
         command::{self, Traced, User, Voice},
         stop::{Asked, Signals},
     },
-    experiment::result::{Block, Experiment, Sample, Window},
+    experiment::result::{Block, Experiment, Losses, Sample, Window},
     kernel::{
         block::{self, DevNumber, Disk},
         pagecache,
@@ -15,7 +15,7 @@ use crate::{
     },
     model::ledger::Run,
     output::json,
-    session::Session,
+    session::{Edge, Session},
     stats,
     workload::iot_files::Place as Where,
 };
@@ -60,6 +60,34 @@ struct Open {
     windows: Vec<Window>,
     samples_file: String,
     dirty_before: Option<u64>,
+}
+
+impl Open {
+    /// A window ends here.
+    fn window(&mut self, edge: Edge) {
+        let Some(settled) = self.settled else {
+            return;
+        };
+        self.windows.push(Window {
+            t_s: (Instant::from_std(edge.at) - settled).as_secs_f64(),
+            sectors: edge.sectors_written.saturating_sub(self.last_sectors),
+        });
+        self.last_sectors = edge.sectors_written;
+    }
+
+    /// The block ends here. So does its last window, whose timer fired just
+    /// before, so that windows add up to the block.
+    fn close(&mut self, edge: Edge) {
+        if let [.., before, last] = self.windows[..] {
+            let since = self.settled.map(|at| Instant::from_std(edge.at) - at);
+            let since = since.unwrap_or_default().as_secs_f64() - last.t_s;
+            if since < (last.t_s - before.t_s) / 2.0 {
+                self.windows.pop();
+                self.last_sectors -= last.sectors;
+            }
+        }
+        self.window(edge);
+    }
 }
 
 impl Place {
@@ -244,31 +272,26 @@ impl Place {
         Ok(())
     }
 
-    /// Begins the block; `run` is the interval that settled.
-    pub fn begin(&mut self, run: &Run) -> anyhow::Result<()> {
+    /// Begins the block; `run` is the interval that settled, `edge` its end.
+    pub fn begin(&mut self, run: &Run, edge: Edge) {
         let dirty = self.ledger(run).and_then(|ledger| ledger.still_dirty_bytes);
         if let Some(open) = &mut self.block {
-            open.settled = Some(Instant::now());
+            open.settled = Some(Instant::from_std(edge.at));
             open.dirty_before = dirty;
-            open.last_sectors = self.disk.stat().context("stat")?.sectors_written;
+            open.last_sectors = edge.sectors_written;
         }
-        Ok(())
     }
 
     /// Ends a window.
     pub fn window(&mut self) -> anyhow::Result<()> {
-        let Some(open) = &mut self.block else {
-            return Ok(());
-        };
-        let Some(settled) = open.settled else {
-            return Ok(());
-        };
-        let sectors = self.disk.stat().context("stat")?.sectors_written;
-        open.windows.push(Window {
-            t_s: settled.elapsed().as_secs_f64(),
-            sectors: sectors - open.last_sectors,
-        });
-        open.last_sectors = sectors;
+        let sectors_written = self.disk.stat().context("stat")?.sectors_written;
+        let at = std::time::Instant::now();
+        if let Some(open) = &mut self.block {
+            open.window(Edge {
+                at,
+                sectors_written,
+            });
+        }
         Ok(())
     }
 
@@ -289,12 +312,19 @@ impl Place {
         })
     }
 
-    /// Ends the block and keeps it; `run` is its interval.
-    pub fn end(&mut self, run: &Run, profile: &str, order: usize) -> anyhow::Result<()> {
+    /// Ends the block and keeps it; `run` is its interval, `edge` its end.
+    pub fn end(
+        &mut self,
+        run: &Run,
+        edge: Edge,
+        profile: &str,
+        order: usize,
+    ) -> anyhow::Result<()> {
         self.store.end_samples()?;
-        let Some(open) = self.block.take() else {
+        let Some(mut open) = self.block.take() else {
             return Ok(());
         };
+        open.close(edge);
         let device = run
             .devices
             .iter()
@@ -317,6 +347,10 @@ impl Place {
             dirty_after_bytes: ledger.still_dirty_bytes,
             windows: open.windows,
             samples_file: open.samples_file,
+            lost: Losses {
+                ring: run.lost.ring,
+                maps: run.lost.in_maps(),
+            },
             trace: json::devices(run, options)?.swap_remove(index),
         });
         self.store.write(&self.result)

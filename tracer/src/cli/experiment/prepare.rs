@@ -272,6 +272,12 @@ fn is_ext4(dir: &Path) -> anyhow::Result<()> {
             mount.kind
         )));
     }
-    block::resolve(&dir.display().to_string())?;
+    let Some(text) = dir.to_str() else {
+        bail!(Usage(format!(
+            "{} is no UTF-8, which the workload's answer has to be",
+            dir.display()
+        )));
+    };
+    block::resolve(text)?;
     Ok(())
 }

@@ -13,6 +13,7 @@ use crate::{
         profile::{say, tell},
         status,
         stop::Signals,
+        verdict::{MAX_LOST, MAX_UNATTRIBUTED, open_books},
     },
     experiment::plan::Step,
     output::experiment as text,
@@ -77,7 +78,7 @@ async fn tuned(
         say("an earlier run had died; first, what it has left:");
         tell(tuning.leftover());
     }
-    let done = made(args, prepared, places, user, &mut tuning, &mut signals).await;
+    let done = blocks(args, prepared, places, user, &mut tuning, &mut signals).await;
     let mut kept = Ok(());
     for place in places {
         let finished = place.finish().await;
@@ -97,7 +98,7 @@ async fn tuned(
 }
 
 /// Makes the files, then runs all blocks; says whether the books closed.
-async fn made(
+async fn blocks(
     args: &RunArgs,
     prepared: &Prepared,
     places: &mut [Place],
@@ -112,18 +113,6 @@ async fn made(
             return Ok(true);
         }
     }
-    blocks(args, prepared, places, user, tuning, signals).await
-}
-
-/// All blocks; says whether the books closed.
-async fn blocks(
-    args: &RunArgs,
-    prepared: &Prepared,
-    places: &mut [Place],
-    user: Option<User>,
-    tuning: &mut Tuning,
-    signals: &mut Signals,
-) -> anyhow::Result<bool> {
     if let Some(speed) = args.emulate {
         for place in &*places {
             if let Some(below) = place.below()? {
@@ -211,32 +200,22 @@ impl BlockRun<'_> {
             return Ok(None);
         }
         let settled = self.session.interval(&Filter::default())?;
-        for place in &mut *self.places {
-            place.begin(&settled)?;
+        for (index, place) in self.places.iter_mut().enumerate() {
+            place.begin(&settled, self.session.edge(index));
         }
         if !self.pass(step.length, Some(period)).await? {
             return Ok(None);
         }
         let measured = self.session.interval(&Filter::default())?;
-        let mut closed = true;
-        for device in &measured.devices {
-            if device.residual != 0 || measured.lost.in_maps() > 0 {
-                closed = false;
-                self.bar.suspend(|| {
-                    say(&format!(
-                        "block {}: {}: residual {}, {} map entries lost",
-                        order + 1,
-                        device.name,
-                        device.residual,
-                        measured.lost.in_maps()
-                    ));
-                });
-            }
+        let open = open_books(&measured, MAX_UNATTRIBUTED, MAX_LOST);
+        if !open.is_empty() {
+            self.bar
+                .suspend(|| say(&format!("block {}: {}", order + 1, open.join("; "))));
         }
-        for place in &mut *self.places {
-            place.end(&measured, profile, order)?;
+        for (index, place) in self.places.iter_mut().enumerate() {
+            place.end(&measured, self.session.edge(index), profile, order)?;
         }
-        Ok(Some(closed))
+        Ok(Some(open.is_empty()))
     }
 
     /// Lets time pass; says whether it passed without a signal to end.
